@@ -46,8 +46,25 @@ def main() -> int:
     heading = _heading(options)
     print(heading, end="\n\n", flush=True)
 
-    scale = QUICK if options.quick else FULL
     runs: list[tuple[str, Figure]] = []
+    try:
+        _measure(options, makers, runs)
+    finally:  # a part that fails costs no figure of the other parts
+        show_progress("")
+        found = report.rows(runs)
+        print(report.table(found))
+        if options.json:
+            _write_json(options.json, heading, runs, found)
+    return 0
+
+
+def _measure(
+    options: argparse.Namespace,
+    makers: Sequence[Callable[[Path | None], BrokerProcess]],
+    runs: list[tuple[str, Figure]],
+) -> None:
+    """Add every figure to `runs` as soon as it is there."""
+    scale = QUICK if options.quick else FULL
     # First of all: the rows below create and remove many files, and some file systems are slow to
     # create more for minutes after that.
     for _ in range(options.runs if _wanted(LATENCY, options.only) else 0):
@@ -71,12 +88,6 @@ def main() -> int:
         crowd = groups.QUICK if options.quick else groups.FULL
         broker = make(None)
         runs += [(broker.label, one) for one in groups.figures(broker, crowd)]
-    show_progress("")
-    found = report.rows(runs)
-    print(report.table(found))
-    if options.json:
-        _write_json(options.json, heading, runs, found)
-    return 0
 
 
 def _latencies(

@@ -13,11 +13,17 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from benchmarks.meter import Meter
 from benchmarks.workloads import Figure
 from kafscale.wire.kafka import frame
 from kafscale.wire.kafka.catalog import BY_KEY
+from kafscale.wire.kafka.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from kafscale.wire.kafka.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    OwnedTopicPartitions,
+)
 from kafscale.wire.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kafscale.wire.kafka.messages.find_coordinator import FindCoordinatorRequest
 from kafscale.wire.kafka.messages.heartbeat import HeartbeatRequest
@@ -33,6 +39,9 @@ from tests.support.broker import KafscaleProcess
 from tests.support.process import BrokerProcess
 
 HEARTBEAT_S = 3.0
+CONSUMER_HEARTBEAT_S = 5.0  # what the broker tells members of KIP-848
+_SETTLING_S = 0.5  # between two heartbeats of a member while its group is not stable
+_CONSUMER_BEAT, _CONSUMER_DESCRIBE = 1, 1  # versions
 _JOIN, _SYNC, _BEAT, _COMMIT, _CREATE = 7, 5, 4, 8, 7  # versions
 _FIND = 3
 _ID_REQUIRED = 79
@@ -49,10 +58,11 @@ class Size:
     beating_s: float
     commits: int
     committers: int  # members that commit, one request in flight each
+    together: int  # members of the one group of KIP-848, and partitions of its topic
 
 
-FULL = Size(100, 10, 50, 15.0, 50_000, 200)
-QUICK = Size(20, 10, 50, 3.0, 5_000, 100)
+FULL = Size(100, 10, 50, 15.0, 50_000, 200, 1_000)
+QUICK = Size(20, 10, 50, 3.0, 5_000, 100, 200)
 
 
 def settings(size: Size) -> str:
@@ -63,6 +73,7 @@ def settings(size: Size) -> str:
         f"{size.groups * size.partitions:,} partitions, the default initial delay of 3 s included; "
         f"heartbeats every {HEARTBEAT_S:.0f} s for {size.beating_s:.0f} s; {size.commits:,} "
         f"commits of one partition each, {size.committers} connections with one in flight; "
+        f"one group of KIP-848 with {size.together:,} members and as many partitions; "
         "embedded store, default settings; the members are one Python process"
     )
 
@@ -133,7 +144,7 @@ class _Crowd:
         found = [await self._join_all(), await self._beat(), *await self._commit()]
         for member in self._all():
             member.close()
-        return found
+        return found + await ConsumerCrowd(self._broker, self._size).measure()
 
     def _all(self) -> list[Member]:
         return [member for group in self._groups for member in group]
@@ -217,7 +228,12 @@ class _Crowd:
             for name, share in zip(names, shares, strict=True)
         ]
         return SyncGroupRequest(
-            f"g-{number}", member.generation, member.member_id, assignments=assigned
+            f"g-{number}",
+            member.generation,
+            member.member_id,
+            protocol_type="consumer",  # Apache Kafka refuses those that name none
+            protocol_name="range",
+            assignments=assigned,
         )
 
     async def _beat(self) -> Figure:
@@ -278,6 +294,99 @@ class _Crowd:
                 meter,
             ),
         ]
+
+
+class ConsumerCrowd:
+    """The members of one group of KIP-848."""
+
+    def __init__(self, broker: BrokerProcess, size: Size) -> None:
+        self._broker, self._size = broker, size
+        self._members: list[Member] = []
+        self._owned: dict[Member, list[OwnedTopicPartitions]] = {}
+
+    async def measure(self) -> list[Figure]:
+        loop = asyncio.get_running_loop()
+        count = self._size.together
+        for _ in range(count + 1):
+            _, member = await loop.create_connection(Member, "127.0.0.1", self._broker.port)
+            self._members.append(member)
+        admin = self._members.pop()
+        created = await admin.ask(
+            CreateTopicsRequest([CreatableTopic("together", count, 1)], 60_000), _CREATE
+        )
+        _check(*(row.error_code for row in created.topics))  # type: ignore[attr-defined]
+        with Meter(self._broker) as joining:
+            await asyncio.gather(*(self._say(one, is_new=True) for one in self._members))
+            while not await self._is_stable(admin):
+                await asyncio.gather(*(self._say(one) for one in self._members))
+                await asyncio.sleep(_SETTLING_S)
+        with Meter(self._broker) as beating:
+            end_s = time.monotonic() + self._size.beating_s
+            await asyncio.gather(
+                *(
+                    self._beat_on(member, CONSUMER_HEARTBEAT_S * at / count, end_s)
+                    for at, member in enumerate(self._members)
+                )
+            )
+        for member in (admin, *self._members):
+            member.close()
+        group = f"{count:,} members of one group of KIP-848"
+        cost, spent = beating.cost, joining.cost.broker_cpu_s
+        return [
+            _figure(f"{group}: join to stable", "s", joining.cost.wall_s, joining),
+            _figure(f"{group}: broker CPU until stable", "CPU-s", spent, joining),
+            _figure(
+                f"{group}: heartbeats, broker CPU, 100% is one core",
+                "%",
+                100 * cost.broker_cpu_s / cost.wall_s,
+                beating,
+            ),
+        ]
+
+    async def _say(self, member: Member, *, is_new: bool = False) -> None:
+        """A heartbeat with all that the member says of itself."""
+        if is_new:
+            member.member_id, member.generation = f"m-{id(member):x}", 0
+        request = ConsumerGroupHeartbeatRequest(
+            "together",
+            member.member_id,
+            member.generation,
+            rebalance_timeout_ms=60_000,
+            subscribed_topic_names=["together"],
+            topic_partitions=self._owned.get(member, []),
+        )
+        await self._hear(member, request)
+
+    async def _hear(self, member: Member, request: ConsumerGroupHeartbeatRequest) -> bool:
+        """Send a heartbeat and take over epoch and partitions. Whether partitions have changed."""
+        answer: Any = await member.ask(request, _CONSUMER_BEAT)
+        _check(answer.error_code)
+        member.generation = answer.member_epoch
+        if answer.assignment is None:
+            return False
+        self._owned[member] = [
+            OwnedTopicPartitions(row.topic_id, row.partitions)
+            for row in answer.assignment.topic_partitions
+        ]
+        return True
+
+    async def _is_stable(self, admin: Member) -> bool:
+        described: Any = await admin.ask(
+            ConsumerGroupDescribeRequest(["together"]), _CONSUMER_DESCRIBE
+        )
+        return bool(described.groups[0].group_state == "Stable")
+
+    async def _beat_on(self, member: Member, first_s: float, end_s: float) -> None:
+        """Heartbeats that say nothing new. A broker may raise the epoch also of a stable group."""
+        has_changed = False
+        await asyncio.sleep(first_s)
+        while time.monotonic() < end_s:
+            owned = self._owned.get(member, []) if has_changed else None
+            beat = ConsumerGroupHeartbeatRequest(
+                "together", member.member_id, member.generation, topic_partitions=owned
+            )
+            has_changed = await self._hear(member, beat)
+            await asyncio.sleep(CONSUMER_HEARTBEAT_S)
 
 
 def _figure(name: str, unit: str, value: float, meter: Meter) -> Figure:

@@ -4,6 +4,7 @@ In this room: pipelined Produce and Fetch, written with struct (tests/support/wi
 """
 
 import socket
+import ssl
 import struct
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -28,6 +29,7 @@ def produce(
     partitions: int,
     values: Sequence[bytes],
     count: int,
+    tls: ssl.SSLContext | None = None,
 ) -> int:
     """Write at least `count` records, their values taken in turn; how many it were."""
     mean_bytes = sum(map(len, values)) // len(values)
@@ -36,7 +38,7 @@ def produce(
     records = wire.batch(batch_values, timestamp_ms=run.NOW_MS)
     frames = [wire.produce(topic, p, records, -1, p) for p in range(partitions)]
     total = -(-count // per_batch)
-    with _connect(port) as sock, meter:
+    with _connect(port, tls) as sock, meter:
         for number in range(total + IN_FLIGHT):
             if number >= IN_FLIGHT:
                 error, _ = wire.produce_error(wire.read_answer(sock)[1])
@@ -54,11 +56,12 @@ def fetch(
     partitions: int,
     least_bytes: int,
     count: int,
+    tls: ssl.SSLContext | None = None,
 ) -> None:
     """Read until `count` records of `least_bytes` or more have passed by."""
     buffer = bytearray(FETCH_BYTES * 4)
     at, seen_bytes = dict.fromkeys(range(partitions), 0), 0
-    with _connect(port) as sock, meter:
+    with _connect(port, tls) as sock, meter:
         for partition in at:
             sock.sendall(wire.fetch(topic, partition, 0, partition, FETCH_BYTES))
         while sum(at.values()) < count:
@@ -76,10 +79,10 @@ def fetch(
         raise RuntimeError(f"{count} records came in {seen_bytes} bytes: something was left out")
 
 
-def _connect(port: int) -> socket.socket:
+def _connect(port: int, tls: ssl.SSLContext | None) -> socket.socket:
     sock = socket.create_connection(("127.0.0.1", port), 30)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return sock
+    return sock if tls is None else tls.wrap_socket(sock, server_hostname="localhost")
 
 
 def _answer(sock: socket.socket, buffer: bytearray) -> tuple[int, memoryview]:

@@ -50,7 +50,8 @@ class SlowFiles(KafscaleProcess):
 
     def command(self) -> list[str]:
         program = Path(__file__).with_name("slow_broker.py")
-        return [sys.executable, str(program), str(PUT_MS), "serve"]
+        # -P: the folder of the program has an operator.py of its own.
+        return [sys.executable, "-P", str(program), str(PUT_MS), "serve"]
 
 
 @contextmanager

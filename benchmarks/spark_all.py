@@ -19,6 +19,8 @@ PARTS = {
     "export": ["--mb", "50", "--runs", "1"],
     "jobs": ["--mb", "50", "--objects", "500", "--runs", "1"],
     "sink": ["--rows", "20000", "--runs", "1"],
+    "tables": ["--mb", "50", "--topics", "1000", "--runs", "1"],
+    "freshness": ["--seconds", "15", "--mb-per-s", "1", "--freshness-ms", "5000"],
     "growth": ["--gb", "0.05,0.1", "--runs", "1", "--objects", "1000"],
 }
 

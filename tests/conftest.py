@@ -1,6 +1,7 @@
 """Fixtures for all tests."""
 
 import gc
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +21,8 @@ hypothesis.settings.register_profile(
 )
 
 TESTS = Path(__file__).parent
+# Brokers of tests have no console beside them, unless a test wants one.
+os.environ["KAFSCALE_CONSOLE_ENABLED"] = "false"
 # What starts programs may take long where other programs run as well.
 PATIENT = {"bad_input", "compat", "e2e", "ecosystem", "faults", "simulation", "spark"}
 PATIENCE_S = 1200

@@ -1,8 +1,8 @@
 """Where Spark finds the data source `kafscale` by itself: it imports every `pyspark_*` package.
 
-Here: the name Spark looks for, nothing else. Next door: kafscale.spark.source.source.
+Here: the name Spark looks for, nothing else. Next door: kafscale.spark.history.source.
 """
 
-from kafscale.spark.source.source import KafscaleSource as DefaultSource
+from kafscale.spark.history.source import TopicSource as DefaultSource
 
 __all__ = ["DefaultSource"]

@@ -13,7 +13,8 @@ from tests.support import wire
 from tests.support.wire import frame, varint
 
 CORRUPT, UNKNOWN_TOPIC, TOO_LARGE, LIST_TOO_LARGE, BAD_ACKS = 2, 3, 10, 18, 21
-BAD_TIMESTAMP, INVALID_REQUEST, OUT_OF_ORDER, STALE_EPOCH = 32, 42, 45, 47
+BAD_TIMESTAMP, OUT_OF_ORDER, STALE_EPOCH = 32, 45, 47
+BAD_MAPPING, NO_LEAVE = 49, 53
 UNSUPPORTED_CODEC, INVALID_RECORD = 76, 87
 
 
@@ -259,18 +260,20 @@ def test_p22_a_producer_may_not_claim_the_brokers_clock(victim: Victim) -> None:
     refuses(victim, forged(record(), attributes=8), BAD_TIMESTAMP, "invalid_timestamp")
 
 
-def test_p23_a_transactional_id_is_an_invalid_request(victim: Victim) -> None:
-    with victim.suffers("invalid_request"):
-        body = produce_body([("t", 0, good())], transactional_id="tx")
-        answer = victim.ask(victim.connect(), frame(PRODUCE, 7, 1, body))
-        assert wire.produce_error(answer)[0] == INVALID_REQUEST
-
-
-def test_p23_a_transactional_batch_is_an_invalid_request(victim: Victim) -> None:
+def test_p23_a_batch_of_an_unknown_transactional_id_is_refused(victim: Victim) -> None:
     records = forged(
         record(), attributes=0x10, producer_id=7_000_000, producer_epoch=0, base_sequence=0
     )
-    refuses(victim, records, INVALID_REQUEST, "invalid_request")
+    body = produce_body([("t", 0, records)], transactional_id="tx")
+    answer = victim.ask(victim.connect(), frame(PRODUCE, 7, 1, body))
+    assert wire.produce_error(answer)[0] == BAD_MAPPING
+
+
+def test_p23_a_transactional_batch_without_a_transactional_id_is_refused(victim: Victim) -> None:
+    records = forged(
+        record(), attributes=0x10, producer_id=7_000_000, producer_epoch=0, base_sequence=0
+    )
+    refuses(victim, records, NO_LEAVE, "no_transactional_id")
 
 
 # -- idempotence -----------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Rows U1 to U28: what no Pulsar client sends, and what the Pulsar door answers."""
+"""Rows U1 to U34: what no Pulsar client sends, and what the Pulsar door answers."""
 
 import socket
 import struct
@@ -10,6 +10,8 @@ from kafscale.wire.pulsar.errors import ServerError
 from kafscale.wire.pulsar.messages.commands import (
     Ack,
     AckResponse,
+    AuthData,
+    AuthResponse,
     CloseConsumer,
     CloseProducer,
     Command,
@@ -19,6 +21,8 @@ from kafscale.wire.pulsar.messages.commands import (
     Error,
     Flow,
     GetLastMessageId,
+    GetOrCreateSchema,
+    GetOrCreateSchemaResponse,
     GetSchema,
     GetSchemaResponse,
     IntRange,
@@ -32,6 +36,7 @@ from kafscale.wire.pulsar.messages.commands import (
     Pong,
     Producer,
     RedeliverUnacknowledged,
+    Schema,
     Seek,
     Send,
     SendError,
@@ -429,3 +434,53 @@ def test_u28_schemas_are_not_found(client: RawClient) -> None:
     answer = client.ask(GetSchema(request_id=4, topic="persistent://public/default/u28"))
     assert isinstance(answer, GetSchemaResponse)
     assert answer.error_code == ServerError.TOPIC_NOT_FOUND
+
+
+@pytest.mark.parametrize("version", [b"\xff" * 8, b"\x01", bytes(100_000), b"\xff" * 100_000])
+def test_u29_versions_that_no_schema_has_are_not_found(client: RawClient, version: bytes) -> None:
+    client.produce("u29")
+    answer = client.ask(GetSchema(request_id=4, topic="u29", schema_version=version))
+    assert isinstance(answer, GetSchemaResponse)
+    assert answer.error_code == ServerError.TOPIC_NOT_FOUND
+    assert is_served(client)
+
+
+def test_u30_a_schema_that_is_too_large_is_refused(client: RawClient) -> None:
+    large = Schema(name="s", schema_data=bytes(1 << 20), type=2)
+    answer = client.ask(GetOrCreateSchema(request_id=4, topic="u30", schema=large))
+    assert isinstance(answer, GetOrCreateSchemaResponse)
+    assert answer.error_code == ServerError.NOT_ALLOWED
+    wish = Producer(topic="u30", producer_id=1, request_id=1, schema=large)
+    assert refused(client.ask(wish), ServerError.NOT_ALLOWED)
+    assert is_served(client)
+
+
+def test_u31_a_schema_of_an_unknown_type_is_kept_as_it_is(client: RawClient) -> None:
+    strange = Schema(name="\0", schema_data=b"\xff\xfe", type=4_000_000_000)
+    made = client.ask(GetOrCreateSchema(request_id=4, topic="u31", schema=strange))
+    assert isinstance(made, GetOrCreateSchemaResponse)
+    assert made.schema_version == bytes(8)
+    found = client.ask(GetSchema(request_id=5, topic="u31", schema_version=bytes(8)))
+    assert isinstance(found, GetSchemaResponse)
+    assert found.schema == strange
+
+
+def test_u32_a_proof_that_was_not_asked_for_closes_the_connection(
+    victim: Victim, client: RawClient
+) -> None:
+    with victim.suffers("malformed_command"):
+        client.say(AuthResponse(response=AuthData(auth_method_name="basic", auth_data=b"a:b")))
+        assert is_closed(client.sock)
+
+
+def test_u33_an_open_door_takes_any_proof_and_looks_at_none(victim: Victim) -> None:
+    client = connect(victim)
+    hello = Connect(client_version="x", auth_method_name="y" * 1000, auth_data=bytes(100_000))
+    client.say(hello)
+    client.hear()
+    assert is_served(client)
+
+
+def test_u34_answers_to_no_question_are_passed_over(client: RawClient) -> None:
+    client.say(Pong(), Pong())
+    assert is_served(client)

@@ -27,7 +27,7 @@ def flexible(api: int, version: int, body: bytes, header_tags: bytes = b"\0") ->
 # -- headers ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("api", [-1, 68, 999, 32767])
+@pytest.mark.parametrize("api", [-1, 67, 999, 32767])
 def test_h1_an_unknown_api_closes_the_connection(victim: Victim, api: int) -> None:
     closes(victim, frame(api, 0, 1, b""), "unsupported_request")
 

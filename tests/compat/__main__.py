@@ -7,16 +7,24 @@ import argparse
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from tests.compat import cases, kafka_python, runner
+from tests.compat import cases, franz_go, kafka_python, runner
 from tests.compat.cases import Case
 from tests.compat.librdkafka import Verdict
 from tests.compat.test_kafka_python import PatientBroker
+from tests.support.secured import SecuredProcess
 
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="make compat", description=__doc__)
-    suites = {"librdkafka": librdkafka, "idempotent": idempotent, "kafka-python": kafka_python_s}
+    suites = {
+        "librdkafka": librdkafka,
+        "idempotent": idempotent,
+        "kafka-python": kafka_python_s,
+        "franz-go": franz_go_s,
+    }
     parser.add_argument("suite", nargs="*", choices=[[], *suites], help="all unless named")
     wanted = parser.parse_args(arguments).suite or list(suites)
     return max(suites[name]() for name in wanted)
@@ -42,6 +50,18 @@ def kafka_python_s() -> int:
         print(f"{outcome[:8]:8} {name}  {outcome if outcome != 'passed' else ''}".rstrip())
     passed = {name for name, outcome in outcomes.items() if outcome == "passed"}
     return _summary("kafka-python", listed, passed, len(outcomes), began)
+
+
+def franz_go_s() -> int:
+    listed = set(cases.lines(franz_go.LISTED))
+    franz_go.build()
+    began = time.monotonic()
+    with TemporaryDirectory() as folder, SecuredProcess(Path(folder) / "broker") as broker:
+        outcomes, said = franz_go.run(broker)
+    passed = {name for name, outcome in outcomes.items() if outcome == "PASS"}
+    if passed != listed:
+        print(said)
+    return _summary("franz-go", listed, passed, len(outcomes), began)
 
 
 def _judge(title: str, listed: set[Case], wanted: list[Case]) -> int:

@@ -1,7 +1,8 @@
 """Which tests of other projects must pass: text files that only grow.
 
 A line is a test's number, then what it needs: `noautocreate` (the scenario), `subtest=NAME`, or
-`version=4.0.0.0` (the broker that the test takes ours for, where it expects what that one does).
+`version=4.0.0.0` (the broker that the test takes ours for, where it expects what that one does),
+`acls`, `mtls`, `scram` or `oidc` (a secured broker of that kind, see targets.py).
 A star at its end: `make test` runs it too, not only `make compat`. What follows `#` is for people.
 """
 
@@ -12,6 +13,7 @@ from typing import Self
 
 HERE = Path(__file__).parent
 STAR = " *"
+SECURED = ("acls", "mtls", "scram", "oidc")
 
 
 @dataclass(frozen=True, order=True)
@@ -23,6 +25,7 @@ class Case:
     subtest: str = ""
     idempotent: bool = False
     version: str = ""
+    secured: str = ""
 
     @classmethod
     def read(cls, line: str) -> Self:
@@ -33,6 +36,8 @@ class Case:
                 case = replace(case, subtest=word.removeprefix("subtest="))
             elif word.startswith("version="):
                 case = replace(case, version=word.removeprefix("version="))
+            elif word in SECURED:
+                case = replace(case, secured=word)
             elif word == "noautocreate":
                 case = replace(case, scenario=word)
             else:
@@ -43,6 +48,8 @@ class Case:
         words = [self.number]
         if self.scenario != "default":
             words.append(self.scenario)
+        if self.secured:
+            words.append(self.secured)
         if self.subtest:
             words.append(f"subtest={self.subtest}")
         return " ".join(words)

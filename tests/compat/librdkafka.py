@@ -1,8 +1,8 @@
 """librdkafka's own tests: built once from the sources in an npm package, run one number at a time.
 
 In this room: the program, one run of it, what its summary says.
-Next door: which numbers must pass (cases.py), many runs at a time (runner.py), the stand-in for
-the script the suite calls (kafka_topics.py).
+Next door: which numbers must pass (cases.py), many runs at a time (runner.py), the brokers
+(targets.py), stand-ins for the scripts the suite calls (kafka_topics.py, kafka_acls.py).
 """
 
 import os
@@ -16,13 +16,15 @@ from pathlib import Path
 
 from tests.compat import sources
 from tests.compat.cases import Case
+from tests.compat.targets import Target
+from tests.support import debian
 from tests.support.maven import ROOT, Unavailable
 from tests.support.program import dying_with_us
 
 PACKAGE = "@confluentinc/kafka-javascript@1.10.1"
 SHA256 = "ada7d703bb1d3237e2292bfabf438d663b6160c9f1ac2a2406b5dc4257c81b66"
 # TLS and zstd are built in where their headers are installed; nothing is downloaded for them.
-CONFIGURE = ["--disable-gssapi", "--disable-curl", "--disable-syslog", "--disable-lz4-ext"]
+CONFIGURE = ["--disable-gssapi", "--disable-syslog", "--disable-lz4-ext"]
 CONFIGURE += ["--disable-debug-symbols", "--disable-optimization"]
 CONFIGURE += ["--CFLAGS=-O1 -w", "--CXXFLAGS=-O1 -w"]
 TEST_FLAGS = "-O0 -w -I../src"
@@ -41,19 +43,29 @@ def program() -> Path:
     for tool in ("make", "gcc", "g++"):
         if shutil.which(tool) is None:
             raise Unavailable(f"{tool} is not installed")
-    with sources.locked("librdkafka-2.15.1") as folder:
+    with_curl = _can_use_curl()
+    with sources.locked(f"librdkafka-2.15.1{'-curl' if with_curl else ''}") as folder:
         built = folder / "tests" / "test-runner"
         if not built.exists():
-            _build(folder)
+            _build(folder, [] if with_curl else ["--disable-curl"])
     return built
 
 
-def _build(folder: Path) -> None:
+def _can_use_curl() -> bool:
+    """Whether the library can be had by which clients fetch tokens."""
+    try:
+        debian.program("curl-config", "libcurl4-openssl-dev")
+    except Unavailable:
+        return False
+    return True
+
+
+def _build(folder: Path, options: list[str]) -> None:
     archive = sources.npm(PACKAGE, folder, SHA256)
     sources.unpack(archive, "package/deps/librdkafka", folder)
     archive.unlink()
     jobs = f"-j{os.cpu_count() or 2}"
-    sources.build(["bash", "./configure", *CONFIGURE], folder)
+    sources.build(["bash", "./configure", *CONFIGURE, *options], folder)
     sources.build(["make", jobs, "-C", "src", "librdkafka.a"], folder)
     sources.build(["make", jobs, "-C", "src-cpp", "librdkafka++.a"], folder)
     # Under another name first: a build that was interrupted must not look finished.
@@ -97,14 +109,17 @@ class Verdict:
         return told.rstrip()
 
 
-def run(case: Case, bootstrap: str) -> Verdict:
+def run(case: Case, target: Target) -> Verdict:
     """Run one case. The caller counts the requests, at the broker."""
     runner = program()
     with tempfile.TemporaryDirectory(prefix="librdkafka-") as name:
         folder = Path(name)
         conf = folder / "test.conf"
         # The suite's own multiplier for three tests in parallel.
-        conf.write_text(f"metadata.broker.list={bootstrap}\ntest.timeout.multiplier=2\n")
+        settings = {"metadata.broker.list": target.bootstrap, "test.timeout.multiplier": "2"}
+        lines = (f"{name}={value}\n" for name, value in (settings | target.conf).items())
+        conf.write_text("".join(lines))
+        (folder / "fixtures").symlink_to(runner.parent / "fixtures")
         command = [str(runner), "-L", "-p1", "-s", case.scenario]
         command += ["-P"] if case.idempotent else []
         output = folder / "output.txt"
@@ -112,7 +127,7 @@ def run(case: Case, bootstrap: str) -> Verdict:
             process = subprocess.Popen(
                 dying_with_us(command),
                 cwd=folder,
-                env={**os.environ, **_environment(case, conf, folder, bootstrap)},
+                env={**os.environ, **_environment(case, conf, folder, target)},
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=subprocess.STDOUT,
@@ -146,12 +161,14 @@ def read(case: Case, status: int | None, output: str) -> Verdict:
     return verdict
 
 
-def _environment(case: Case, conf: Path, folder: Path, bootstrap: str) -> dict[str, str]:
+def _environment(case: Case, conf: Path, folder: Path, target: Target) -> dict[str, str]:
     scripts = folder / "bin"
     scripts.mkdir()
-    script = scripts / "kafka-topics.sh"
-    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m tests.compat.kafka_topics "$@"\n')
-    script.chmod(0o755)
+    for name in ("kafka-topics.sh", "kafka-acls.sh"):
+        module = name.removesuffix(".sh").replace("-", "_")
+        script = scripts / name
+        script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m tests.compat.{module} "$@"\n')
+        script.chmod(0o755)
     paths = [str(ROOT), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]
     return {
         "RDKAFKA_TEST_CONF": str(conf),
@@ -160,6 +177,7 @@ def _environment(case: Case, conf: Path, folder: Path, bootstrap: str) -> dict[s
         "TEST_KAFKA_VERSION": case.version or CLAIMED_VERSION,
         "TEST_CONSUMER_GROUP_PROTOCOL": "classic",
         "KAFKA_PATH": str(folder),
-        "BROKERS": bootstrap,
+        "BROKERS": target.bootstrap,
         "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+        **target.env,
     }

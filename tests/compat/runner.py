@@ -6,14 +6,13 @@ has tested nothing.
 
 import queue
 import time
-import urllib.request
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
-from tests.compat import librdkafka
+from tests.compat import librdkafka, targets
 from tests.compat.cases import Case
 from tests.compat.librdkafka import Verdict
-from tests.support.broker import KafscaleProcess
+from tests.compat.targets import Target
 from tests.support.exposition import parse
 from tests.support.program import ProgramDied
 
@@ -22,48 +21,45 @@ LONGEST = ("0113", "0089", "0081", "0076", "0045", "0091", "0033", "0026", "0094
 
 
 class Bench:
-    """Brokers for one worker, one per scenario.
+    """Brokers for one worker, one per scenario and kind of security.
 
     The thread that makes the bench starts them: the kernel ends them with that thread, so it must
     not be a worker of a pool.
     """
 
-    def __init__(self, scenarios: set[str]) -> None:
-        self._brokers = {name: KafscaleProcess(env=_settings(name)).start() for name in scenarios}
-        for broker in self._brokers.values():
-            _wait_for_metrics(broker)
+    def __init__(self, kinds: set[tuple[str, str]]) -> None:
+        self._targets = {kind: targets.start(*kind) for kind in sorted(kinds)}
+        for target in self._targets.values():
+            _wait_for_metrics(target)
 
     def run(self, case: Case) -> Verdict:
-        broker = self._brokers[case.scenario]
-        before = _requests(broker)
+        target = self._targets[_kind(case)]
+        before = _requests(target)
         began = time.monotonic()
-        verdict = librdkafka.run(case, broker.bootstrap)
+        verdict = librdkafka.run(case, target)
         verdict.seconds = time.monotonic() - began
-        if not broker.running:
-            raise ProgramDied(f"during {case}; its last words:\n{broker.tail()}")
-        verdict.requests = _requests(broker) - before
+        if not target.broker.running:
+            raise ProgramDied(f"during {case}; its last words:\n{target.broker.tail()}")
+        verdict.requests = _requests(target) - before
         return verdict
 
     def close(self) -> None:
-        for broker in self._brokers.values():
-            broker.close()
+        for target in self._targets.values():
+            target.close()
 
 
-def _settings(scenario: str) -> dict[str, str]:
-    return {
-        "KAFSCALE_AUTO_CREATE_PARTITIONS": "4",
-        "KAFSCALE_AUTO_CREATE_TOPICS": "false" if scenario == "noautocreate" else "true",
-    }
+def _kind(case: Case) -> tuple[str, str]:
+    return case.scenario, case.secured
 
 
-def _wait_for_metrics(broker: KafscaleProcess) -> None:
+def _wait_for_metrics(target: Target) -> None:
     deadline = time.monotonic() + 30
     while True:
         try:
-            _requests(broker)
+            _requests(target)
             return
         except OSError:
-            if time.monotonic() > deadline or not broker.running:
+            if time.monotonic() > deadline or not target.broker.running:
                 raise
             time.sleep(0.05)
 
@@ -77,7 +73,7 @@ def run_all(
     """Run all; those that fail once more, alone, at the end, unless they are to run `once`."""
     librdkafka.program()
     ordered = sorted(cases, key=lambda case: (_rank(case), case))
-    scenarios = {case.scenario for case in ordered}
+    kinds = {_kind(case) for case in ordered}
     benches: queue.SimpleQueue[Bench] = queue.SimpleQueue()
 
     def run(case: Case) -> Verdict:
@@ -91,7 +87,7 @@ def run_all(
 
     try:
         for _ in range(min(workers, len(ordered))):
-            benches.put(Bench(scenarios))
+            benches.put(Bench(kinds))
         with ThreadPoolExecutor(workers) as pool:
             verdicts = list(pool.map(run, ordered))
         return [
@@ -107,10 +103,8 @@ def _rank(case: Case) -> int:
     return LONGEST.index(case.number) if case.number in LONGEST else len(LONGEST)
 
 
-def _requests(broker: KafscaleProcess) -> float:
-    url = f"http://127.0.0.1:{broker.metrics_port}/metrics"
-    with urllib.request.urlopen(url, timeout=30) as answer:
-        samples = parse(answer.read())
+def _requests(target: Target) -> float:
+    samples = parse(target.metrics())
     return sum(
         value
         for (name, labels), value in samples.items()

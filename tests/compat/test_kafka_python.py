@@ -9,10 +9,13 @@ from tests.support.maven import Unavailable
 
 
 class PatientBroker(KafscaleProcess):
-    """As kafka-python sets its brokers up: four partitions, and groups may be impatient."""
+    """As kafka-python sets its brokers up: four partitions, an authorizer, impatient groups."""
 
-    def command(self) -> list[str]:
-        return [*super().command(), "--set", "consumer.minSessionTimeoutMs=1000"]
+    settings = (
+        "consumer.minSessionTimeoutMs=1000",
+        "authorization.enabled=true",
+        "authorization.superUsers=User:ANONYMOUS",
+    )
 
     def environment(self) -> dict[str, str]:
         return {**super().environment(), "KAFSCALE_AUTO_CREATE_PARTITIONS": "4"}

@@ -2,7 +2,8 @@
 
 KAFSCALE_TEST_AGAINST=apache runs the same tests against Apache Kafka: what fails there is a wrong
 test, not a wrong broker. With =virtual every topic is a virtual one, with =shared all topics share
-two logs; no client may notice.
+two logs, with =proxy every topic is a mapped one of an Apache Kafka behind `kafscale proxy`; no
+client may notice.
 """
 
 import os
@@ -22,12 +23,14 @@ from tests.support.clients import CLIENTS
 from tests.support.clients.base import Client
 from tests.support.maven import Unavailable
 from tests.support.process import BrokerProcess
+from tests.support.proxy import ProxiedKafka
 
 KINDS: dict[str, type[BrokerProcess]] = {
     "kafscale": KafscaleProcess,
     "virtual": VirtualKafscaleProcess,
     "shared": SharedKafscaleProcess,
     "apache": ApacheKafka,
+    "proxy": ProxiedKafka,
 }
 AGAINST = os.environ.get("KAFSCALE_TEST_AGAINST", "kafscale")
 

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from tests.e2e.test_clients import eventually, topic_name
@@ -153,3 +154,24 @@ def test_kafka_configs_sets_shows_and_removes_quotas(broker: BrokerProcess, jars
     assert "quota-user" not in run(
         broker, jars, CONFIGS, *user, "--entity-type", "clients", "--describe"
     )
+
+
+def test_kafka_transactions_shows_an_open_one_and_finds_none_that_hangs(
+    broker: BrokerProcess, jars: str, topic: str
+) -> None:
+    tool, name = f"{TOOLS}.TransactionsCommand", f"id-{topic}"
+    (node,) = AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics().brokers
+    settings = {"bootstrap.servers": broker.bootstrap, "transactional.id": name}
+    producer = Producer(settings)
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    producer.produce(topic, b"value", partition=0)
+    producer.flush(60)
+    assert f"{topic}-0" in run(broker, jars, tool, "describe", "--transactional-id", name), (
+        "the partition is not shown"
+    )
+    shown = run(broker, jars, tool, "describe-producers", "--topic", topic, "--partition", "0")
+    assert len(shown.strip().splitlines()) == 2
+    hanging = run(broker, jars, tool, "find-hanging", "--broker-id", str(node))
+    assert len(hanging.strip().splitlines()) <= 1
+    producer.commit_transaction(60)

@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, TopicPartition
 from tests.support.clients import CLIENTS
 from tests.support.clients.base import Client, Member, Record, Stored
 from tests.support.clients.confluent import Confluent, ConfluentMember
+from tests.support.clients.driven import Driven
 from tests.support.maven import Unavailable
 from tests.support.process import BrokerProcess
 
@@ -145,6 +146,77 @@ def test_the_clients_own_assignor_decides(
     crowd.members.pop().leave()
     crowd.drive(crowd.are_sharing, "two members")
     assert [len(share) for share in crowd.shares()] == [3, 3]
+
+
+def _consumer_member(client: Client, topic: str) -> Member:
+    """A member of a group whose coordinator assigns the partitions (KIP-848)."""
+    if isinstance(client, Driven):
+        return client.subscribe_by("consumer", topic, topic)
+    return ConfluentMember(client.bootstrap, topic, topic, group_protocol="consumer")
+
+
+@pytest.mark.parametrize("name", ["confluent", "java-4"])
+def test_members_of_a_consumer_group_share_partitions_and_go_on_after_a_kill(
+    own_broker: BrokerProcess, crowd: Crowd, name: str
+) -> None:
+    try:
+        client = CLIENTS[name](own_broker.bootstrap)
+    except Unavailable as reason:
+        pytest.skip(f"{name}: {reason}")
+    admin = Confluent(own_broker.bootstrap)
+    topic = new_topic(admin, "coordinated")
+    crowd.members = [_consumer_member(client, topic)]
+    crowd.drive(crowd.are_sharing, "alone")
+    crowd.members.append(_consumer_member(client, topic))
+    crowd.drive(crowd.are_sharing, "both")
+    assert [len(share) for share in crowd.shares()] == [3, 3]
+    written = fill(admin, topic, 0, 120)
+    crowd.drive(lambda: crowd.has_seen(120), "reading")
+    assert sorted(crowd.values()) == sorted(written)
+    own_broker.kill()
+    own_broker.start()
+    written |= fill(admin, topic, 120, 120)
+    crowd.drive(lambda: written <= set(crowd.values()), "reading on")
+    crowd.members.pop(0).leave()
+    crowd.drive(crowd.are_sharing, "alone again")
+    crowd.leave()
+    assert [admin.committed(topic, topic, p) for p in range(PARTITIONS)] == [40] * PARTITIONS
+    client.close()
+
+
+@pytest.mark.parametrize("name", ["confluent"])  # it passes with java-4, too
+def test_a_group_moves_to_the_newer_protocol_and_back_while_its_members_read(
+    own_broker: BrokerProcess, crowd: Crowd, name: str
+) -> None:
+    try:
+        client = CLIENTS[name](own_broker.bootstrap)
+    except Unavailable as reason:
+        pytest.skip(f"{name}: {reason}")
+    admin = Confluent(own_broker.bootstrap)
+    topic = new_topic(admin, "moving")
+    written: set[bytes] = set()
+
+    def read_on(what: str) -> None:
+        """Every record that is written from here on has one reader."""
+        nonlocal written
+        crowd.drive(crowd.are_sharing, what)
+        more = fill(admin, topic, len(written), 60)
+        written |= more
+        crowd.drive(lambda: more <= set(crowd.values()), what)
+        assert sorted(value for value in crowd.values() if value in more) == sorted(more), what
+
+    crowd.members = [client.subscribe(topic, topic) for _ in range(2)]
+    read_on("both classic")
+    crowd.members.append(_consumer_member(client, topic))
+    read_on("one newer member beside them")
+    crowd.members.pop(0).leave()
+    crowd.members.pop().leave()
+    read_on("one classic member is left")
+    assert set(crowd.values()) == written
+    crowd.leave()
+    ends = [admin.committed(topic, topic, p) for p in range(PARTITIONS)]
+    assert ends == [len(written) // PARTITIONS] * PARTITIONS
+    client.close()
 
 
 @pytest.mark.parametrize("name", SUBSCRIBERS)

@@ -110,9 +110,11 @@ def scrape(broker: KafscaleProcess) -> str:
 
 _numbers = itertools.count()
 
-# Series without samples: no log is compacted here, no client logs in, none has a quota.
+# Series without samples: no log is compacted here, no client logs in, none has a quota or a
+# transaction.
 NOT_SEEN_HERE = (
     "kafscale_authentications_total",
+    "kafscale_transactions_decided_total",
     "kafscale_throttle_seconds_total",
     "kafscale_throttled_total",
     "kafscale_compactions_total",

@@ -3,12 +3,24 @@
 One broker with a listener of every kind serves all tests here.
 """
 
+import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 
 from tests.e2e.conftest import AGAINST, watched
 from tests.support import secured
@@ -18,19 +30,32 @@ from tests.support.maven import Unavailable, classpath
 from tests.support.secured import (
     ADMIN,
     ADMIN_PASSWORD,
+    CLOSED,
+    DENIED_PASSWORD,
+    DENIED_USER,
     PLAIN_PASSWORD,
     PLAIN_USER,
-    RoundTrip,
-    SecuredJava,
+    TOPIC,
     SecuredProcess,
     Settings,
+    java_properties,
+)
+from tests.support.secured_clients import (
+    ASK_NOTHING_OF_THE_CLUSTER,
+    KNOW_NO_TOKENS,
+    LIBRARIES,
+    PROGRAMS,
+    Deed,
+    SecuredClient,
+    SecuredProgram,
+    by_confluent,
 )
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(AGAINST == "apache", reason="the settings are Kafscale's"),
 ]
-TOPIC = "secured"
+ALL_CLIENTS = (*LIBRARIES, *PROGRAMS)
 
 
 @pytest.fixture(scope="module")
@@ -38,35 +63,60 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredProcess]
     process = SecuredProcess(tmp_path_factory.mktemp("secured"))
     with watched(process):
         admin = AdminClient({"bootstrap.servers": process.bootstrap})
-        for future in admin.create_topics([NewTopic(TOPIC, 1)]).values():
+        made = [NewTopic(TOPIC, 1), NewTopic(CLOSED, 1)]
+        for future in admin.create_topics(made).values():
+            future.result(30)
+        strong = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
+        dora = UserScramCredentialUpsertion(DENIED_USER, strong, DENIED_PASSWORD.encode())
+        admin.alter_user_scram_credentials([dora])[DENIED_USER].result(30)
+        for future in admin.create_acls(list(rights_of_dora())).values():
             future.result(30)
         yield process
 
 
+def rights_of_dora() -> Iterator[AclBinding]:
+    for operation in (AclOperation.READ, AclOperation.WRITE):
+        yield AclBinding(
+            ResourceType.TOPIC,
+            TOPIC,
+            ResourcePatternType.LITERAL,
+            f"User:{DENIED_USER}",
+            "*",
+            operation,
+            AclPermissionType.ALLOW,
+        )
+
+
 @pytest.fixture(scope="module")
-def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredJava | None]:
-    try:
-        client = SecuredJava(tmp_path_factory.mktemp("java"))
-    except Unavailable as reason:
-        print(f"no Java client: {reason}")
-        yield None
-        return
-    yield client
-    client.close()
+def client_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], SecuredClient]]:
+    """Clients by name, each made once."""
+    made: dict[str, SecuredClient] = dict(LIBRARIES)
+    missing: dict[str, str] = {}
+
+    def get(name: str) -> SecuredClient:
+        if name not in made and name not in missing:
+            try:
+                made[name] = PROGRAMS[name](tmp_path_factory.mktemp(name))
+            except Unavailable as reason:
+                missing[name] = str(reason)
+        if name in missing:
+            pytest.skip(f"{name}: {missing[name]}")
+        return made[name]
+
+    yield get
+    for client in made.values():
+        if isinstance(client, SecuredProgram):
+            client.close()
 
 
-@pytest.fixture(params=["confluent", "kafka-python", "aiokafka", "java"])
-def round_trip(request: pytest.FixtureRequest, java: SecuredJava | None) -> RoundTrip:
-    if request.param == "java":
-        if java is None:
-            pytest.skip("the Java client cannot be had here")
-        return java
-    by_name: dict[str, RoundTrip] = {
-        "confluent": secured.by_confluent,
-        "kafka-python": secured.by_kafka_python,
-        "aiokafka": secured.by_aiokafka,
-    }
-    return by_name[request.param]
+@pytest.fixture(params=ALL_CLIENTS)
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def act(name: str, client_of: Callable[[str], SecuredClient]) -> SecuredClient:
+    return client_of(name)
 
 
 def good_ways(broker: SecuredProcess) -> list[tuple[str, Settings]]:
@@ -87,17 +137,18 @@ def good_ways(broker: SecuredProcess) -> list[tuple[str, Settings]]:
     ]
 
 
-def test_clients_get_in_by_every_way(broker: SecuredProcess, round_trip: RoundTrip) -> None:
+def test_clients_get_in_by_every_way(broker: SecuredProcess, name: str, act: SecuredClient) -> None:
     problems = {
         f"{listener} {settings.get('sasl.mechanism', '')}": problem
         for listener, settings in good_ways(broker)
-        if (problem := round_trip(broker.at(listener), TOPIC, settings))
+        if not ("token" in settings and name in KNOW_NO_TOKENS)
+        if (problem := act(broker.at(listener), "round-trip", TOPIC, settings))
     }
     assert not problems
 
 
 def test_clients_that_prove_nothing_are_told_so(
-    broker: SecuredProcess, round_trip: RoundTrip, caplog: pytest.LogCaptureFixture
+    broker: SecuredProcess, name: str, act: SecuredClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Where a client's exception does not say why, its log does."""
     wrong = "wrong-password"
@@ -105,29 +156,59 @@ def test_clients_that_prove_nothing_are_told_so(
         "password": secured.with_password(broker, "SCRAM-SHA-256", ADMIN, wrong),
         "user": secured.with_password(broker, "SCRAM-SHA-512", "unknown", ADMIN_PASSWORD),
         "plain": secured.with_password(broker, "PLAIN", PLAIN_USER, wrong),
-        "token": secured.with_token(broker, broker.issuer.token("olga", aud="another")),
     }
+    if name not in KNOW_NO_TOKENS:
+        refused["token"] = secured.with_token(broker, broker.issuer.token("olga", aud="another"))
+        refused["expired"] = secured.with_token(broker, broker.issuer.token("olga", -3600))
     for what, settings in refused.items():
-        problem = round_trip(broker.at("SASL_SSL"), TOPIC, settings)
-        assert problem, what
-        if what != "token":  # aiokafka says of a bad token only that it lost the connection
-            assert "auth" in f"{problem}\n{caplog.text}".lower(), f"{what}: {problem}"
+        # kafka-python sometimes loses the connection before it reads why. The cause is unknown.
+        for _ in range(3):
+            problem = act(broker.at("SASL_SSL"), "round-trip", TOPIC, settings)
+            assert problem, what
+            says_why = "auth" in f"{problem}\n{caplog.text}".lower()
+            # These say of a bad token only that they lost the connection.
+            if says_why or (name in ("aiokafka", "kafkajs") and "token" in settings):
+                break
+        else:
+            pytest.fail(f"{what}: {problem}")
         caplog.clear()
 
 
 def test_certificates_of_another_authority_are_refused_by_both_sides(
-    broker: SecuredProcess, round_trip: RoundTrip
+    broker: SecuredProcess, act: SecuredClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     stranger = broker.stranger
-    assert round_trip(broker.at("SSL"), TOPIC, secured.with_tls(broker, stranger))
-    assert round_trip(
-        broker.at("MUTUAL"), TOPIC, secured.with_certificate(broker, stranger, "alice")
-    )
-    assert round_trip(broker.at("MUTUAL"), TOPIC, secured.with_tls(broker))
+    refused = {
+        "SSL": secured.with_tls(broker, stranger),
+        "MUTUAL": secured.with_certificate(broker, stranger, "alice"),
+        "MUTUAL ": secured.with_tls(broker),
+    }
+    for listener, settings in refused.items():
+        problem = act(broker.at(listener.strip()), "round-trip", TOPIC, settings)
+        assert problem, listener
+        if listener == "SSL":  # with TLS 1.3 a client learns later that its own is refused
+            assert re.search("(?i)certificate|ssl|tls", f"{problem}\n{caplog.text}"), problem
+        caplog.clear()
+
+
+def test_clients_are_told_what_they_are_denied(
+    broker: SecuredProcess, name: str, act: SecuredClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    login = secured.with_password(broker, "SCRAM-SHA-256", DENIED_USER, DENIED_PASSWORD)
+    denied: dict[Deed, str] = {"round-trip": "topic", "join": "group", "acls": "cluster"}
+    for deed, what in denied.items():
+        if deed == "acls" and name in ASK_NOTHING_OF_THE_CLUSTER:
+            continue
+        problem = act(broker.at("SASL_SSL"), deed, CLOSED, login)
+        if (name, deed) == ("kafkajs", "join"):  # its words for every refusal at this point
+            assert "KafkaJSGroupCoordinatorNotFound" in problem
+            continue
+        assert re.search("(?i)authoriz", f"{problem}\n{caplog.text}"), f"{what}: {problem}"
+        caplog.clear()
 
 
 def test_tools_of_apache_make_users_and_delegation_tokens(
-    broker: SecuredProcess, tmp_path: Path
+    broker: SecuredProcess, client_of: Callable[[str], SecuredClient], tmp_path: Path
 ) -> None:
     try:
         jars = ":".join(
@@ -138,7 +219,7 @@ def test_tools_of_apache_make_users_and_delegation_tokens(
         pytest.skip(str(reason))
     file = tmp_path / "admin.properties"
     login = secured.with_password(broker, "SCRAM-SHA-256", ADMIN, ADMIN_PASSWORD)
-    lines = secured.java_properties(broker.at("SASL_SSL"), login)
+    lines = java_properties(broker.at("SASL_SSL"), login)
     file.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
 
     def run(tool: str, *words: str) -> str:
@@ -157,7 +238,7 @@ def test_tools_of_apache_make_users_and_delegation_tokens(
     run(configs, "--alter", *user, "--add-config", "SCRAM-SHA-512=[password=of-tina]")
     assert "SCRAM-SHA-512=iterations=4096" in run(configs, "--describe", *user)
     tina = secured.with_password(broker, "SCRAM-SHA-512", "tina", "of-tina")
-    assert secured.by_confluent(broker.at("SASL_SSL"), TOPIC, tina) == ""
+    assert by_confluent(broker.at("SASL_SSL"), "round-trip", TOPIC, tina) == ""
     tokens = "org.apache.kafka.tools.DelegationTokenCommand"
     made = run(
         tokens, "--create", "--max-life-time-period", "-1", "--renewer-principal", "User:tina"
@@ -165,5 +246,10 @@ def test_tools_of_apache_make_users_and_delegation_tokens(
     row = made.strip().splitlines()[-1].split()
     listed = run(tokens, "--describe", "--owner-principal", f"User:{ADMIN}")
     assert row[0] in listed
+    run(tokens, "--renew", "--renew-time-period", "3600000", "--hmac", row[1])
+    java, by_token = client_of("java"), secured.with_delegation(broker, row[0], row[1])
+    assert java(broker.at("SASL_SSL"), "round-trip", TOPIC, by_token) == ""
     run(tokens, "--expire", "--expiry-time-period", "-1", "--hmac", row[1])
     assert row[0] not in run(tokens, "--describe", "--owner-principal", f"User:{ADMIN}")
+    problem = java(broker.at("SASL_SSL"), "round-trip", TOPIC, by_token)
+    assert "auth" in problem.lower(), problem

@@ -1,6 +1,6 @@
 """Attack a fleet and judge what it promised.
 
-python -m tests.faults [--minutes M] [--seed N] [--only NEMESIS ...] [--brokers 3]
+python -m tests.faults [--minutes M] [--seed N] [--only NEMESIS ...] [--brokers 3] [--guarded]
 python -m tests.faults SCENARIO ... | list
 """
 
@@ -28,7 +28,13 @@ def main() -> int:
 def _attack(options: argparse.Namespace, seed: int) -> int:
     names = options.only or schedule.possible(options.etcd)
     steps = schedule.plan(seed, options.minutes * 60, names, options.brokers, options.etcd)
-    shape = Shape(brokers=options.brokers, etcd_members=options.etcd, per_s=options.rate)
+    shape = Shape(
+        brokers=options.brokers,
+        etcd_members=options.etcd,
+        per_s=options.rate,
+        guarded=options.guarded,
+        transactors=options.transactors,
+    )
     print(
         f"{options.brokers} brokers, {options.etcd} members of etcd, {len(steps)} faults of "
         f"{', '.join(names)}",
@@ -66,6 +72,12 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--brokers", type=int, default=3)
     parser.add_argument("--etcd", type=int, default=3, help="members of etcd (3)")
     parser.add_argument("--rate", type=float, default=300.0, help="records/s of each writer (300)")
+    parser.add_argument(
+        "--transactors", type=int, default=0, help="clients that make transactions (0)"
+    )
+    parser.add_argument(
+        "--guarded", action="store_true", help="with TLS, logins, access control lists, quotas"
+    )
     options = parser.parse_args()
     for name in options.scenarios:
         if name not in scenarios.ALL and options.scenarios != ["list"]:

@@ -14,12 +14,15 @@ from typing import Any, Self
 import obstore
 import yaml
 
+from tests.faults.guard import Guard, GuardedProcess
 from tests.faults.history import History, Listed
 from tests.faults.links import Link, LoopThread
 from tests.faults.s3_proxy import S3Proxy, direct_store
 from tests.faults.schedule import LEASE_S
+from tests.faults.workers import Reach
 from tests.support.broker import KafscaleProcess
 from tests.support.etcd import EtcdCluster
+from tests.support.ports import free_port
 from tests.support.program import ProgramDied
 from tests.support.seaweed import SeaweedServer
 
@@ -52,8 +55,8 @@ class Node:
             cluster.wires, cluster.s3.port, self.name, cluster.history, seed=cluster.seed
         )
         config = folder / "broker.yaml"
-        config.write_text(yaml.safe_dump(dict(settings)))
-        self.broker = KafscaleProcess(
+        guard = cluster.guard
+        self.broker = (KafscaleProcess if guard is None else GuardedProcess)(
             folder,
             {
                 **cluster.s3.broker_environment(NAMESPACE),
@@ -63,12 +66,24 @@ class Node:
                 "KAFSCALE_ETCD_ENDPOINTS": ",".join(link.endpoint for link in self.etcd),
             },
         )
-        self.clients = Link(cluster.wires, self.broker.port)
-        self.broker.extra_env["KAFSCALE_ADVERTISED_PORT"] = str(self.clients.port)
+        self.pulsar = Link(cluster.wires, self.broker.pulsar_port)
+        if guard is None:
+            settings = merged(settings, {"pulsar": {"advertisedPort": self.pulsar.port}})
+            self.clients = Link(cluster.wires, self.broker.port)
+            self.broker.extra_env["KAFSCALE_ADVERTISED_PORT"] = str(self.clients.port)
+        else:
+            port = free_port()
+            self.clients = Link(cluster.wires, port)
+            settings = {
+                **settings,
+                **guard.settings(self.broker.port, port, self.clients.port),
+            }
+        config.write_text(yaml.safe_dump(dict(settings)))
 
     def close(self) -> None:
         self.broker.close()
         self.clients.close()
+        self.pulsar.close()
         self.s3.close()
         for link in self.etcd:
             link.close()
@@ -86,8 +101,10 @@ class Cluster:
         etcd_members: int = 3,
         seed: int = 0,
         settings: Mapping[str, Mapping[str, Any]] | None = None,
+        guarded: bool = False,
     ) -> None:
         self.folder = folder
+        self.guard = Guard(folder / "guard") if guarded else None
         self.history = history
         self.seed = seed
         self._brokers, self._etcd_members = brokers, etcd_members
@@ -95,8 +112,11 @@ class Cluster:
         self.nodes: list[Node] = []
 
     @property
-    def bootstrap(self) -> str:
-        return ",".join(node.clients.endpoint for node in self.nodes)
+    def reach(self) -> Reach:
+        """The settings of clients: addresses, and a login where one is asked for."""
+        addresses = ",".join(node.clients.endpoint for node in self.nodes)
+        login = self.guard.login() if self.guard is not None else {}
+        return {"bootstrap.servers": addresses, **login}
 
     def __enter__(self) -> Self:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -109,6 +129,8 @@ class Cluster:
             self.nodes = [Node(self, number, self._settings) for number in range(self._brokers)]
             for node in self.nodes:
                 node.broker.start()
+            if self.guard is not None:
+                self.guard.prepare(self.nodes[0].broker.bootstrap)
         except BaseException:
             self.close()
             raise

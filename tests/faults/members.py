@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from tests.faults import places
 from tests.faults.history import FAILED, OK, UNKNOWN, Commit, Fetched, History, Poll
-from tests.faults.workers import QUIET, Worker
+from tests.faults.workers import QUIET, Reach, Worker
 
 GROUP = "the-group"
 COMMIT_EVERY_S = 0.5
@@ -33,9 +33,9 @@ class GroupMember(Worker):
     """One member. A restless member leaves now and then and joins again as a new one."""
 
     def __init__(
-        self, name: str, bootstrap: str, history: History, group: Group, restless: bool, seed: int
+        self, name: str, reach: Reach, history: History, group: Group, restless: bool, seed: int
     ) -> None:
-        super().__init__(name, bootstrap, history)
+        super().__init__(name, reach, history)
         self._group = group
         self._restless = restless
         self._dice = random.Random(f"{seed} {name}")
@@ -50,7 +50,7 @@ class GroupMember(Worker):
     def _attend(self, until_s: float) -> None:
         consumer = Consumer(
             {
-                "bootstrap.servers": self.bootstrap,
+                **self.reach,
                 "group.id": GROUP,
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
@@ -114,7 +114,7 @@ class Auditor(Worker):
     every_s = 0.3
 
     def work(self) -> None:
-        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": GROUP, **QUIET})
+        consumer = Consumer({**self.reach, "group.id": GROUP, **QUIET})
         asked = [TopicPartition(*places.PLACES[p]) for p in range(self.history.partitions)]
         try:
             while not self.stopping.wait(self.every_s):

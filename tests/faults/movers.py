@@ -22,7 +22,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own stu
 from tests.faults.history import History
 from tests.faults.places import TOPICS
 from tests.faults.s3_proxy import direct_store
-from tests.faults.workers import QUIET, Worker
+from tests.faults.workers import QUIET, Reach, Worker
 
 LAYOUTS = {
     "ordinary": {"storage.placement": "dedicated", "physical.partitions": "-1"},
@@ -37,12 +37,12 @@ class Mover(Worker):
     """Asks for one topic after the other to move; the broker refuses while a topic still moves."""
 
     def __init__(
-        self, bootstrap: str, history: History, bucket: str, namespace: str, seed: int
+        self, reach: Reach, history: History, bucket: str, namespace: str, seed: int
     ) -> None:
-        super().__init__("mover", bootstrap, history)
+        super().__init__("mover", reach, history)
         self._bucket, self._namespace = bucket, namespace
         self._dice = random.Random(f"{seed} mover")
-        self._admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
+        self._admin = AdminClient({**reach, **QUIET})
 
     def work(self) -> None:
         while not self.stopping.wait(self._dice.uniform(*PAUSE_S)):

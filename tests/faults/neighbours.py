@@ -35,7 +35,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own stu
 from tests.faults import raw
 from tests.faults.history import History
 from tests.faults.places import SHARED
-from tests.faults.workers import QUIET, Worker
+from tests.faults.workers import QUIET, Reach, Worker
 
 PARTITIONS = 2
 LAYOUTS = (SHARED, SHARED, {}, {"physical.partitions": "1"})
@@ -74,14 +74,14 @@ class Neighbour(Worker):
     """One name at a time, life after life."""
 
     def __init__(
-        self, name: str, bootstrap: str, ports: Sequence[int], history: History, seed: int
+        self, name: str, reach: Reach, ports: Sequence[int], history: History, seed: int
     ) -> None:
-        super().__init__(name, bootstrap, history)
+        super().__init__(name, reach, history)
         self._ports = ports
         self._dice = random.Random(f"{seed} {name}")
         self._names = 0
         self.lives = 0
-        self._admin = self._cutter = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
+        self._admin = self._cutter = AdminClient({**reach, **QUIET})
 
     def work(self) -> None:
         while not self.stopping.is_set():
@@ -142,7 +142,7 @@ class Neighbour(Worker):
 
         def cut() -> Future[Any]:
             # This client goes on asking the leader it once knew, and that broker always refuses.
-            self._cutter = AdminClient({"bootstrap.servers": self.bootstrap, **QUIET})
+            self._cutter = AdminClient({**self.reach, **QUIET})
             return self._cutter.delete_records([place])[place]
 
         self._until_done(f"cutting {place}", cut, None)
@@ -166,7 +166,7 @@ class Neighbour(Worker):
 
     def _view(self) -> str:
         """What a new client is told of these topics."""
-        fresh = AdminClient({"bootstrap.servers": self.bootstrap, **QUIET})
+        fresh = AdminClient({**self.reach, **QUIET})
         try:
             topics = fresh.list_topics(timeout=10).topics
         except KafkaException as refused:
@@ -199,9 +199,7 @@ class _Life:
 
     def write(self) -> None:
         """As an idempotent producer, to all partitions."""
-        producer = Producer(
-            {"bootstrap.servers": self._owner.bootstrap, "enable.idempotence": True, **QUIET}
-        )
+        producer = Producer({**self._owner.reach, "enable.idempotence": True, **QUIET})
         for _ in range(RECORDS):
             for partition in range(self.partitions):
                 value = f"{self._topic} {self._number} {partition} {self._turn}"
@@ -230,7 +228,7 @@ class _Life:
         """Everything, until what was acknowledged has come by, or it takes too long."""
         consumer = Consumer(
             {
-                "bootstrap.servers": self._owner.bootstrap,
+                **self._owner.reach,
                 "group.id": self._topic,
                 "enable.auto.commit": False,
                 **QUIET,

@@ -103,6 +103,7 @@ class Nemesis:
                     link.hold()
             case "cut-clients":
                 node.clients.hold()
+                node.pulsar.hold()
             case _:
                 self._at_s3.add(step)
                 self._change_manners()
@@ -129,6 +130,7 @@ class Nemesis:
                     link.heal()
             case "cut-clients":
                 node.clients.heal()
+                node.pulsar.heal()
             case _:
                 self._at_s3.discard(step)
                 self._change_manners()
@@ -162,5 +164,6 @@ def _resume(program: Program) -> None:
 def _heal_wires(node: Node) -> None:
     node.s3.behave(POLITE)
     node.clients.heal()
+    node.pulsar.heal()
     for link in node.etcd:
         link.heal()

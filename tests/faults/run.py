@@ -17,13 +17,17 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.faults import places, raw, report
 from tests.faults.checker import Finding, check
 from tests.faults.cluster import NAMESPACE, Cluster
+from tests.faults.guard import Intruder
 from tests.faults.history import History
 from tests.faults.members import Auditor, Group, GroupMember, wait_for_group
 from tests.faults.movers import Mover
 from tests.faults.neighbours import PATIENCE_S, Neighbour
 from tests.faults.nemesis import Nemesis
 from tests.faults.schedule import Step
-from tests.faults.workers import QUIET, Follower, Worker, Writer
+from tests.faults.transaction_checker import TransactionHistory, check_transactions
+from tests.faults.transactors import PARTITIONS, Transactor, read_the_end
+from tests.faults.transactors import TOPIC as TRANSFERS
+from tests.faults.workers import QUIET, Follower, Reach, Worker, Writer
 
 FOLDER = Path(__file__).parents[2] / ".cache" / "faults"
 
@@ -42,7 +46,9 @@ class Shape:
     moving: bool = True  # topics go from one layout to another
     neighbours: int = 1  # of the shared topics: they come and go
     stubborn: bool = True  # clients write to every broker, leader or not
+    transactors: int = 0  # clients that make transactions
     strict: bool = False  # clients must not be told of errors at all
+    guarded: bool = False  # TLS, logins, access control lists, quotas; and intruders
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
@@ -54,6 +60,7 @@ class Verdict:
     findings: list[Finding]
     folder: Path
     seconds: float
+    transactions: TransactionHistory
 
     @property
     def acknowledged(self) -> int:
@@ -76,12 +83,12 @@ class Field:
         self.cluster = cluster
         self.history = cluster.history
         self.nemesis = Nemesis(cluster, say)
-        bootstrap, history, seed = cluster.bootstrap, cluster.history, cluster.seed
+        reach, history, seed = cluster.reach, cluster.history, cluster.seed
         kinds = [True] * shape.idempotent_writers + [False] * shape.plain_writers
         self.writers = [
             Writer(
                 f"{'idempotent' if idempotent else 'plain'}-{number}",
-                bootstrap,
+                reach,
                 history,
                 idempotent=idempotent,
                 per_s=shape.per_s,
@@ -89,20 +96,27 @@ class Field:
             )
             for number, idempotent in enumerate(kinds)
         ]
-        self.follower = Follower("follower", bootstrap, history)
+        self.follower = Follower("follower", reach, history)
         self.group = Group()
         self.members = [
-            GroupMember(f"member-{n}", bootstrap, history, self.group, n > 0 and n % 2 == 0, seed)
+            GroupMember(f"member-{n}", reach, history, self.group, n > 0 and n % 2 == 0, seed)
             for n in range(shape.members)
         ]
         self.neighbours = [
-            Neighbour(f"neighbour-{n}", bootstrap, self.ports, history, seed)
+            Neighbour(f"neighbour-{n}", reach, self.ports, history, seed)
             for n in range(shape.neighbours)
         ]
-        self.auditors: list[Worker] = [Auditor("auditor", bootstrap, history), *self.neighbours]
-        self.mover = Mover(bootstrap, history, cluster.s3.endpoint, NAMESPACE, seed)
+        self.transactions = TransactionHistory()
+        self.transactors = [
+            Transactor(f"transactor-{n}", reach, history, self.transactions, seed)
+            for n in range(shape.transactors)
+        ]
+        self.auditors: list[Worker] = [Auditor("auditor", reach, history), *self.neighbours]
+        self.mover = Mover(reach, history, cluster.s3.endpoint, NAMESPACE, seed)
         if shape.moving:
             self.auditors.append(self.mover)
+        if cluster.guard is not None:
+            self.auditors.append(Intruder(cluster.guard, reach, history))
         for node in cluster.nodes:
             if shape.surveyed:
                 self.auditors.append(raw.Surveyor(node.name, node.broker.port, history))
@@ -118,8 +132,13 @@ class Field:
         return [node.broker.port for node in self.cluster.nodes]
 
     def start(self) -> None:
-        for worker in [*self.writers, self.follower, *self.members, *self.auditors]:
+        for worker in self.workers():
             worker.start()
+
+    def workers(self) -> list[Worker]:
+        """All of them."""
+        others = [self.follower, *self.members, *self.auditors]
+        return [*self.writers, *self.transactors, *others]
 
     def wait_for_answers(self, more: int, within_s: float = 120.0) -> None:
         """Wait until each writer has had this many more acknowledgements."""
@@ -156,13 +175,15 @@ class Field:
             self.mover.wait_until_arrived()
             self.wait_for_partitions()  # records come last: what they stand for can be read
         stubborn = self._stubborn()
-        for worker in [*self.writers, *stubborn, *self.neighbours]:
+        for worker in [*self.writers, *self.transactors, *stubborn, *self.neighbours]:
             worker.stopping.set()
         for worker in [*self.writers, *stubborn]:
             worker.finish(Writer.flush_s + 10)
         for neighbour in self.neighbours:
             neighbour.finish(PATIENCE_S)
             self.history.lives += neighbour.lives
+        for transactor in self.transactors:
+            transactor.finish(PATIENCE_S)
         ends = raw.ends(self.ports, self.history.partitions)
         self.follower.wait_for(ends, within_s=120.0)
         if self.members:
@@ -176,6 +197,8 @@ class Field:
         self.cluster.start_brokers()
         ends = raw.ends(self.ports, self.history.partitions)
         self.history.found = raw.read_log(self.ports, ends)
+        if self.transactors:
+            read_the_end(self.cluster.reach, self.transactions)
         # No process may write any more, and no request be under way: the list is of one moment.
         self.cluster.kill_brokers()
         time.sleep(0.5)
@@ -195,26 +218,26 @@ def field_of(
         etcd_members=shape.etcd_members,
         seed=seed,
         settings=shape.settings,
+        guarded=shape.guarded,
     ) as cluster:
-        create_topics(cluster.bootstrap)
+        create_topics(cluster.reach, with_transfers=bool(shape.transactors))
         field_ = Field(cluster, shape, say)
         try:
             yield field_
         finally:
-            for worker in [
-                *(*field_.writers, field_.follower),
-                *(*field_.members, *field_.auditors),
-            ]:
+            for worker in field_.workers():
                 worker.stopping.set()
 
 
-def create_topics(bootstrap: str) -> None:
+def create_topics(reach: Reach, *, with_transfers: bool = False) -> None:
     """One or more of every kind."""
-    admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
+    admin = AdminClient({**reach, **QUIET})
     wanted = [
         NewTopic(kind.topic, num_partitions=kind.partitions, config=dict(kind.configs))
         for kind in places.KINDS
     ]
+    if with_transfers:
+        wanted.append(NewTopic(TRANSFERS, num_partitions=PARTITIONS))
     for created in admin.create_topics(wanted).values():
         created.result(60)
 
@@ -237,13 +260,14 @@ def judged(
             running.start()
             act(running)
             running.conclude()
-        findings = check(history)
+        findings = check(history) + check_transactions(running.transactions)
         kept = bool(findings)
         if findings:
             (folder / "findings.txt").write_text(
                 "\n".join(f"{one.kind}: {one.text}" for one in findings) + "\n"
             )
-        return Verdict(history, findings, folder, time.monotonic() - began_s)
+        seconds = time.monotonic() - began_s
+        return Verdict(history, findings, folder, seconds, running.transactions)
     finally:
         if not kept:
             shutil.rmtree(folder, ignore_errors=True)

@@ -148,7 +148,7 @@ def outage(seed: int, brokers: int, say: Say) -> Result:
     pids: list[list[int]] = []
 
     def act(running: Field) -> None:
-        flood = Flood(running.cluster.bootstrap, running.history)
+        flood = Flood(running.cluster.reach, running.history)
         running.wait_for_answers(100)
         nodes = running.cluster.nodes
         pids.append([node.broker.pid for node in nodes])

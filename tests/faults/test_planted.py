@@ -62,9 +62,9 @@ def test_lies_of_clients_and_damage_behind_their_backs_are_found(tmp_path: Path)
     shape = run.Shape(brokers=1, etcd_members=1, members=1, plain_writers=0, idempotent_writers=1)
     with run.field_of(shape, 1, tmp_path / "run") as running:
         running.writers = [
-            Liar("idempotent-0", running.cluster.bootstrap, running.history, idempotent=True)
+            Liar("idempotent-0", running.cluster.reach, running.history, idempotent=True)
         ]
-        running.follower = Dreamer("follower", running.cluster.bootstrap, running.history)
+        running.follower = Dreamer("follower", running.cluster.reach, running.history)
         running.start()
         running.wait_for_answers(500)
         while sum(running.group.committed.values()) < 100:
@@ -85,7 +85,7 @@ def undo_commits(running: run.Field) -> None:
     """Move the offsets as an administrator would, once the group is empty; no worker notes it."""
     for member in running.members:
         member.finish()
-    admin = AdminClient({"bootstrap.servers": running.cluster.bootstrap, **QUIET})
+    admin = AdminClient({**running.cluster.reach, **QUIET})
     undone = [TopicPartition(*place, 1) for place in places.PLACES]
     request = ConsumerGroupTopicPartitions(GROUP, undone)
     admin.alter_consumer_group_offsets([request])[GROUP].result(30)

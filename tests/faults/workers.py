@@ -24,12 +24,15 @@ QUIET = {"log_level": 0}
 CONNECTIONS = {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN}
 
 
+Reach = Mapping[str, Any]  # settings by which clients reach the fleet
+
+
 class Worker(threading.Thread):
     """A thread that works until told to finish; what it could not do is in the history."""
 
-    def __init__(self, name: str, bootstrap: str, history: History) -> None:
+    def __init__(self, name: str, reach: Reach, history: History) -> None:
         super().__init__(name=name, daemon=True)
-        self.bootstrap = bootstrap
+        self.reach = reach
         self.history = history
         self.stopping = threading.Event()
 
@@ -65,14 +68,14 @@ class Writer(Worker):
     def __init__(
         self,
         name: str,
-        bootstrap: str,
+        reach: Reach,
         history: History,
         *,
         idempotent: bool,
         per_s: float = 400.0,
         strict: bool = False,
     ) -> None:
-        super().__init__(name, bootstrap, history)
+        super().__init__(name, reach, history)
         if idempotent:
             history.idempotent.add(name)
         self._pause_s = history.partitions / per_s
@@ -81,7 +84,7 @@ class Writer(Worker):
         self.answered_s: dict[int, float] = {}  # by partition, the last time
         self._producer = Producer(
             {
-                "bootstrap.servers": bootstrap,
+                **reach,
                 **self.SETTINGS[idempotent],
                 **QUIET,
                 "error_cb": self._error,
@@ -138,14 +141,14 @@ class Writer(Worker):
 class Follower(Worker):
     """Reads all partitions from the beginning, until it is told to finish."""
 
-    def __init__(self, name: str, bootstrap: str, history: History) -> None:
-        super().__init__(name, bootstrap, history)
+    def __init__(self, name: str, reach: Reach, history: History) -> None:
+        super().__init__(name, reach, history)
         self.next: dict[int, int] = dict.fromkeys(range(history.partitions), 0)
 
     def work(self) -> None:
         consumer = Consumer(
             {
-                "bootstrap.servers": self.bootstrap,
+                **self.reach,
                 "group.id": self.name,
                 "enable.auto.commit": False,
                 **QUIET,
@@ -184,13 +187,11 @@ class Flood(Worker):
 
     value = bytes(10_000)
 
-    def __init__(self, bootstrap: str, history: History) -> None:
-        super().__init__("flood", bootstrap, history)
+    def __init__(self, reach: Reach, history: History) -> None:
+        super().__init__("flood", reach, history)
 
     def work(self) -> None:
-        producer = Producer(
-            {"bootstrap.servers": self.bootstrap, "queue.buffering.max.kbytes": 200_000, **QUIET}
-        )
+        producer = Producer({**self.reach, "queue.buffering.max.kbytes": 200_000, **QUIET})
         while not self.stopping.is_set():
             try:
                 producer.produce("flood", self.value)

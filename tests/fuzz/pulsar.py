@@ -4,8 +4,8 @@ A frame is read, or it is a MalformedMessage. What a SEND brings is stored, or r
 of the protocol; what was stored can be delivered.
 """
 
-from kafscale.gateways.pulsar.entries_in import batch_of_all, open_entry
-from kafscale.gateways.pulsar.entries_out import (
+from kafscale.gateways.pulsar.messages.entries_in import batch_of_all, open_entry
+from kafscale.gateways.pulsar.messages.entries_out import (
     EntryFraming,
     LastOpened,
     StoredBatch,

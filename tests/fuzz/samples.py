@@ -79,7 +79,7 @@ class Maker:
         return self._dice.choice((0, 1, 2, 3, self._dice.randint(1, largest)))
 
     def _integer(self, wire: str, name: str) -> int:
-        if self._tame and name == "error_code":
+        if self._tame and name.endswith("error_code"):
             return int(self._dice.choice(list(ErrorCode)))
         if self._tame and (name.endswith(("_ms", "timestamp"))):
             return self._dice.randrange(0, 2**31, 1000)

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
+from tests.model.explore import explore
 from tests.model.search import Result
 
 GRACE: Final = 2
@@ -205,27 +206,10 @@ def _violation(before: State, label: str) -> str:
     return ""
 
 
-def search(rules: Rules, bounds: Bounds, wanted: str = LOST, limit: int = 2_000_000) -> Result:
+def search(rules: Rules, bounds: Bounds, wanted: str = LOST) -> Result:
     """Look for a step that does what is wanted, by a shortest trace."""
-    start = initial(bounds)
-    came: dict[State, tuple[State, str] | None] = {start: None}
-    level = [start]
-    while level and len(came) <= limit:
-        following = []
-        for state in level:
-            for label, after in successors(state, rules, bounds):
-                if _violation(state, label) == wanted:
-                    return Result(len(came), False, wanted, (*_trace(state, came), label))
-                if after not in came:
-                    came[after] = state, label
-                    following.append(after)
-        level = following
-    return Result(len(came), not level, "", ())
 
+    def is_wanted(before: State, label: str, _: State) -> str:
+        return wanted if _violation(before, label) == wanted else ""
 
-def _trace(state: State, came: dict[State, tuple[State, str] | None]) -> tuple[str, ...]:
-    labels: list[str] = []
-    while (step := came[state]) is not None:
-        state, label = step
-        labels.append(label)
-    return tuple(reversed(labels))
+    return explore(initial(bounds), lambda state: successors(state, rules, bounds), is_wanted)

@@ -39,10 +39,10 @@ class Connection:
         self.is_open = True
         self._reading = asyncio.get_running_loop().create_task(self._read())
 
-    def begin(self, message: Message) -> "asyncio.Future[Any]":
+    def begin(self, message: Message, version: int | None = None) -> "asyncio.Future[Any]":
         """Send now; the answer comes later."""
         self._last += 1
-        version = VERSION[message.api_key]
+        version = VERSION[message.api_key] if version is None else version
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         try:
             self._stream.send(frame.request_frame(self._last, message, version, self._name))
@@ -52,8 +52,10 @@ class Connection:
         self._waiting[self._last] = (answer, BY_KEY[message.api_key].response, version)
         return answer
 
-    async def ask(self, message: Message, timeout_s: float = ANSWER_S) -> Any:
-        return await answered(self.begin(message), timeout_s)
+    async def ask(
+        self, message: Message, timeout_s: float = ANSWER_S, version: int | None = None
+    ) -> Any:
+        return await answered(self.begin(message, version), timeout_s)
 
     async def _read(self) -> None:
         problem = ""

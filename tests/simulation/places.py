@@ -34,14 +34,19 @@ class Plan(NamedTuple):
     configs: dict[str, str]
 
 
-def places(kinds: Sequence[str]) -> list[Place]:
+def places(kinds: Sequence[str], name: str = "orders") -> list[Place]:
     """One place for each kind in the row."""
     return [
-        Place(number, f"orders-{kind}", kinds[:number].count(kind))
+        Place(number, f"{name}-{kind}", kinds[:number].count(kind))
         for number, kind in enumerate(kinds)
     ]
 
 
-def plans(kinds: Sequence[str]) -> list[Plan]:
-    """The topics that these places are in."""
-    return [Plan(f"orders-{kind}", kinds.count(kind), KINDS[kind]) for kind in dict.fromkeys(kinds)]
+def plans(
+    kinds: Sequence[str], name: str = "orders", more: dict[str, str] | None = None
+) -> list[Plan]:
+    """The topics that these places are in; `more`: settings of all of them."""
+    return [
+        Plan(f"{name}-{kind}", kinds.count(kind), KINDS[kind] | (more or {}))
+        for kind in dict.fromkeys(kinds)
+    ]

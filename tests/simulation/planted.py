@@ -5,7 +5,7 @@ Next door: how soon each must be found (test_planted.py).
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
@@ -18,15 +18,18 @@ from kafscale.engine.moves.moves import Moves
 from kafscale.engine.topics import changes
 from kafscale.engine.topics.registry import TopicRegistry
 from kafscale.engine.topics.topic import Resident, Topic
+from kafscale.engine.transactions.endings import Endings
 from kafscale.engine.upkeep.removals import Removals
+from kafscale.groups.classic.machine import ClassicGroup
 from kafscale.groups.events import Accepted
-from kafscale.groups.machine import Group
 from kafscale.log.catalog.lane_allotment import SharedLogs
 from kafscale.log.formats import places
 from kafscale.log.formats.producers import ProducerTable
+from kafscale.log.formats.transactions import LaneTransactions
 from kafscale.log.moves import end_of_topic
 from kafscale.log.protocol import commits, end_of_log, opening
 from kafscale.log.upkeep import reclaim
+from kafscale.log.writer.committed import CommittedLog
 from kafscale.log.writer.log import Log
 from kafscale.log.writer.types import Appended
 from kafscale.metadata import keys as metadata_keys
@@ -35,6 +38,7 @@ from kafscale.model.topics import LaneRange, Layout, Move, TopicDescriptor
 from kafscale.objects.memory import MemoryObjectStore
 from kafscale.records.batch import BatchHeader
 from kafscale.testing.simulated.metadata import SimulatedEtcd
+from kafscale.transactions import machine
 
 Planting = Callable[[], AbstractContextManager[Any]]
 
@@ -61,6 +65,23 @@ def broker_that_answers_before_the_put() -> AbstractContextManager[Any]:
 
 def log_that_forgets_producers() -> AbstractContextManager[Any]:
     return patch.object(ProducerTable, "judge", lambda *_: None)
+
+
+def log_that_forgets_names() -> AbstractContextManager[Any]:
+    """What a producer of Pulsar sends again is stored again."""
+    return patch.object(ProducerTable, "_judge_named", lambda *_: None)
+
+
+def opening_that_forgets_names() -> AbstractContextManager[Any]:
+    """Names are known as long as a broker runs, and not from the bucket."""
+    honest = CommittedLog.load
+
+    def load(self: CommittedLog, opened: Any) -> None:
+        honest(self, opened)
+        for lane in self.lanes.values():
+            lane.producers.forget_names()
+
+    return patch.object(CommittedLog, "load", load)
 
 
 def opening_that_ignores_the_tail() -> AbstractContextManager[Any]:
@@ -93,10 +114,10 @@ def metadata_without_guards() -> AbstractContextManager[Any]:
 
 
 def group_that_lets_every_client_commit() -> AbstractContextManager[Any]:
-    def commit(self: Group, event: Any, _now_s: float) -> None:
+    def commit(self: ClassicGroup, event: Any, _now_s: float) -> None:
         self._answer(event.call, Accepted())
 
-    return patch.object(Group, "_commit", commit)
+    return patch.object(ClassicGroup, "_commit", commit)
 
 
 @contextmanager
@@ -224,3 +245,53 @@ def end_that_is_said_but_not_at_the_tail() -> AbstractContextManager[Any]:
         return True
 
     return patch.object(end_of_log, "_take_the_tail", leave_it)
+
+
+# Transactions.
+
+
+def transaction_that_is_done_too_early() -> AbstractContextManager[Any]:
+    """Rule T6: the row is done while partitions lack their marker."""
+    honest = Endings._mark
+
+    async def mark(self: Endings, name: str, row: Any, missing: Any) -> Any:
+        await honest(self, name, row, sorted(missing)[:1])
+        return set(missing)
+
+    return patch.object(Endings, "_mark", mark)
+
+
+def offsets_that_are_forgotten() -> AbstractContextManager[Any]:
+    """Rule T15: a transaction is done without its offsets."""
+
+    async def offsets(*_: Any) -> Any:
+        return [], []
+
+    return patch.object(Endings, "_offsets", offsets)
+
+
+def reader_that_sees_open_transactions() -> AbstractContextManager[Any]:
+    """Rule T10: the last stable offset is the end of the partition."""
+    return patch.object(LaneTransactions, "first_open", lambda _: None)
+
+
+def manifest_that_forgets_transactions() -> AbstractContextManager[Any]:
+    """Rule T11: a manifest does not hand on what is open or aborted."""
+    return patch.object(LaneTransactions, "marks", lambda *_: None)
+
+
+def instance_that_does_not_fence() -> AbstractContextManager[Any]:
+    """Rule T14: a new instance gets the epoch of the old one."""
+    honest = machine._next_instance
+
+    def next_instance(row: Any, *args: Any) -> Any:
+        return msgspec.structs.replace(honest(row, *args), epoch=row.epoch)
+
+    def decided(row: Any, state: Any, *args: Any, raises: bool) -> Any:
+        return honest_decided(row, state, *args, raises=False)
+
+    honest_decided = machine._decided
+    stack = ExitStack()
+    stack.enter_context(patch.object(machine, "_next_instance", next_instance))
+    stack.enter_context(patch.object(machine, "_decided", decided))
+    return stack

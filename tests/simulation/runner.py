@@ -20,14 +20,19 @@ from kafscale.testing.simulated.remote import RemoteFaults
 from kafscale.testing.simulated.store import SimulatedBucket
 from tests.faults import checker
 from tests.faults.history import NOTHING, OK, History, Listed, Removed, Stored, Trouble
+from tests.faults.transaction_checker import COMMIT, TransactionHistory, check_transactions
 from tests.simulation.administration import Mover, Neighbour, be_known, create
 from tests.simulation.cluster import Cluster
+from tests.simulation.committed import CommittedReader, read_the_end
 from tests.simulation.members import Member
-from tests.simulation.places import places, plans
+from tests.simulation.places import Plan, places, plans
 from tests.simulation.producers import Producer
+from tests.simulation.pulsar_producers import PulsarProducer
 from tests.simulation.readers import Reader, Watcher, read_all
-from tests.simulation.scenario import Blow, Scenario, draw
+from tests.simulation.scenario import Blow, Scenario, draw, draw_transactional
+from tests.simulation.transactors import Transactor
 
+TRANSFERS = "transfers"  # the topics that transactions write to
 HEALED_S = 180.0  # how long producers may need after the last fault
 QUIET = RemoteFaults(latency_s=0.001, jitter_s=0.002)
 
@@ -45,12 +50,18 @@ class Report:
     committed: int = 0
     neighbours: int = 0  # topics that came and went
     moves: int = 0  # of partitions, from one layout to another
+    transactions: int = 0  # that were acknowledged as committed
     lines: list[str] = field(default_factory=list)
 
 
 def run(seed: int, *, verbose: bool = False) -> Report:
     """Run one seed."""
     return run_scenario(draw(seed), verbose=verbose)
+
+
+def run_transactional(seed: int, *, verbose: bool = False) -> Report:
+    """Run one seed, with transactions."""
+    return run_scenario(draw_transactional(seed), verbose=verbose)
 
 
 def run_scenario(scenario: Scenario, *, verbose: bool = False) -> Report:
@@ -81,6 +92,7 @@ def _report(loop: SimulatedLoop, scenario: Scenario) -> Report:
         len(history.commits),
         history.lives,
         sum(one.value == NOTHING for one in history.found),
+        sum(one.wanted == COMMIT and one.outcome == OK for one in run_of.transactions.transactions),
         loop.lines or [],
     )
 
@@ -103,6 +115,8 @@ class _Run:
         self.loop = loop
         self.places = places(scenario.kinds)
         self.history = History(len(self.places))
+        self.transfers = places(scenario.kinds, TRANSFERS) if scenario.transactors else []
+        self.transactions = TransactionHistory()
         seed, context = scenario.seed, loop.world.context()
         self.world = SimulatedWorld(
             seed,
@@ -131,7 +145,7 @@ class _Run:
         """The whole run; gives what is wrong."""
         for broker in self.brokers:
             broker.start()
-        for plan in plans(self.scenario.kinds):
+        for plan in self._plans():
             creator = self._cluster("creator")
             await self._as_client(create(creator, plan))
             await self._as_client(be_known(creator, plan))
@@ -149,6 +163,14 @@ class _Run:
             if not task.cancelled() and task.exception() is not None:
                 raise RuntimeError("a client failed") from task.exception()
         return await self._check()
+
+    def _plans(self) -> list[Plan]:
+        """All topics."""
+        kinds = self.scenario.kinds
+        if not self.transfers:
+            return plans(kinds)
+        buffered = {"transactions.buffered": "true"} if self.scenario.seed // 2 % 2 else {}
+        return plans(kinds) + plans(kinds, TRANSFERS, buffered)
 
     def _cluster(self, name: str) -> Cluster:
         hosts = [broker.host for broker in self.brokers]
@@ -170,6 +192,10 @@ class _Run:
             )
             work = producer.run(self.places, scenario.records, scenario.pause_s)
             producing.append(self.clients.start(work))
+        if scenario.has_pulsar:
+            sender = PulsarProducer(self._cluster("pulsar"), self.world.network, history)
+            work = sender.run(self.places, scenario.records, scenario.pause_s)
+            producing.append(self.clients.start(work))
         reader = Reader(self._cluster("reader"), history, strict=scenario.one_truth)
         watcher = Watcher(self._cluster("watcher"), history)
         following = [
@@ -177,12 +203,13 @@ class _Run:
             self.clients.start(watcher.run(self.places)),
         ]
         if scenario.is_moving:
-            mover = Mover(self._cluster("mover"), plans(scenario.kinds), history)
+            mover = Mover(self._cluster("mover"), self._plans(), history)
             following.append(self.clients.start(mover.run()))
         if scenario.has_neighbours:
             for name in ("neighbour", "another"):
                 coming = Neighbour(self._cluster(name), history, strict=scenario.one_truth)
                 following.append(self.clients.start(coming.run()))
+        producing += self._start_transactions(following)
         for number in range(scenario.members):
             cluster = self._cluster(f"member-{number}")
             member = Member(cluster, self.places, history)
@@ -190,6 +217,20 @@ class _Run:
             self.members.append(process)
             following.append(process.start(member.run()))
         return producing, following
+
+    def _start_transactions(self, following: list[asyncio.Task[None]]) -> list[asyncio.Task[None]]:
+        scenario, history = self.scenario, self.transactions
+        if not self.transfers:
+            return []
+        reader = CommittedReader(self._cluster("committed"), history)
+        following.append(self.clients.start(reader.run(self.transfers)))
+        begun = []
+        for number in range(scenario.transactors):
+            cluster = self._cluster(f"transactor-{number}")
+            one = Transactor(cluster, history, raises_epoch=(scenario.seed + number) % 2 == 0)
+            work = one.run(self.transfers, scenario.transactions, scenario.pause_s)
+            begun.append(self.clients.start(work))
+        return begun
 
     def _trouble(self, what: str) -> None:
         self.history.troubles.append(Trouble("runner", what, self.loop.time()))
@@ -273,11 +314,18 @@ class _Run:
         self.history.found += await self._as_client(read_all(self._cluster("auditor"), self.places))
         if self.scenario.members:
             await self._as_client(self._resume_all())
+        if self.transfers:
+            owners = [f"transactor-{number}" for number in range(self.scenario.transactors)]
+            cluster = self._cluster("committed-auditor")
+            work = read_the_end(cluster, self.transfers, owners, self.transactions)
+            await self._as_client(work)
         self.history.listed += [
             Listed(row.key, blake2b(await bucket.read(row.key), digest_size=8).hexdigest())
             for row in await bucket.find("")
         ]
         return [
+            f"{finding.kind}: {finding.text}" for finding in check_transactions(self.transactions)
+        ] + [
             f"{finding.kind}: {finding.text}"
             for judge in (*checker.JUDGES, rewound)
             if self.scenario.one_truth or judge not in (checker.watermarks, checker.owners)

@@ -24,6 +24,7 @@ from kafscale.settings.values import PositiveSize, Seconds, Size
 from kafscale.testing.simulated.network import NetworkFaults
 from kafscale.testing.simulated.remote import RemoteFaults
 from tests.simulation.places import KINDS
+from tests.simulation.pulsar_producers import PORT as PULSAR_PORT
 
 # What the nemesis can do, to a broker where it says so; see also `_deaf`.
 BLOWS = (
@@ -75,6 +76,13 @@ class Scenario:
     network: NetworkFaults
     blows: tuple[Blow, ...]
     wander_chance: float  # a producer asks another broker for the leader, without need
+    transactors: int = 0  # transactional ids, each with an epoch for each transaction or without
+    transactions: int = 0  # of each
+
+    @property
+    def has_pulsar(self) -> bool:
+        """Whether a producer of Pulsar takes part."""
+        return self.config.pulsar.enabled
 
     @property
     def one_truth(self) -> bool:
@@ -88,7 +96,35 @@ class Scenario:
 def draw(seed: int) -> Scenario:
     """The scenario of a seed: three of five have a theme."""
     made = _of_kinds(_themed(seed), random.Random(f"{seed}/kinds"))
-    return _deaf(made, random.Random(f"{seed}/deaf"))
+    made = _deaf(made, random.Random(f"{seed}/deaf"))
+    return _with_pulsar(made) if random.Random(f"{seed}/pulsar").random() < 0.3 else made
+
+
+def _with_pulsar(made: Scenario) -> Scenario:
+    """A producer of Pulsar takes part, and its topics store no sequence id twice."""
+    door = PulsarSection(port=PULSAR_PORT, deduplication=True)
+    config = msgspec.structs.replace(made.config, pulsar=door)
+    return dataclasses.replace(made, config=config)
+
+
+def draw_transactional(seed: int) -> Scenario:
+    """The same world, in which clients make transactions over all kinds of topics."""
+    made = draw(seed)
+    dice = random.Random(f"{seed}/transactions")
+    made = dataclasses.replace(
+        made,
+        producers=1,
+        records=10,
+        members=0,
+        has_neighbours=False,
+        transactors=dice.choice((1, 2, 3)),
+        transactions=dice.choice((8, 15)),
+        pause_s=dice.choice((0.1, 0.5, 2.0)),
+    )
+    if made.one_truth:
+        return made
+    etcd = EtcdSection(endpoints=["simulated:2379"], lease_ttl=Seconds(4.0))
+    return dataclasses.replace(made, config=msgspec.structs.replace(made.config, etcd=etcd))
 
 
 def _deaf(made: Scenario, dice: random.Random) -> Scenario:

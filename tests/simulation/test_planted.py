@@ -16,7 +16,8 @@ SLEEPY = range(4, 154, 5)
 SHARING = [seed for seed in range(12, 80) if draw(seed).has_neighbours and not draw(seed).is_moving]
 DEAF = [seed for seed in range(130, 400) if any(blow.kind == "deaf" for blow in draw(seed).blows)]
 TO_AND_FRO = [seed for seed in range(17, 180) if draw(seed).is_moving]
-CALLED_OFF = [seed for seed in range(400, 800) if draw(seed).is_moving]
+WITH_PULSAR = [seed for seed in range(100) if draw(seed).has_pulsar]
+CALLED_OFF = [seed for seed in range(950, 1300) if draw(seed).is_moving]
 
 
 @pytest.mark.parametrize(
@@ -28,10 +29,12 @@ CALLED_OFF = [seed for seed in range(400, 800) if draw(seed).is_moving]
         (
             planted.broker_that_ignores_the_end_of_its_lease,
             MOVING,
-            "watermark back, two owners",
+            "watermark back, two owners, trouble",
         ),
         (planted.broker_that_takes_over_at_once, MOVING, "watermark back, two owners"),
         (planted.log_that_forgets_producers, SLEEPY, "duplicate, reordered"),
+        (planted.log_that_forgets_names, WITH_PULSAR, "duplicate, reordered"),
+        (planted.opening_that_forgets_names, WITH_PULSAR, "duplicate, reordered"),
         (planted.metadata_without_guards, SLEEPY, "commit undone, lost"),
         (planted.store_that_overwrites, SLEEPY, "overwritten, lost, stuck"),
         (planted.writer_that_takes_any_segment_for_its_own, SLEEPY, "lost"),
@@ -40,7 +43,7 @@ CALLED_OFF = [seed for seed in range(400, 800) if draw(seed).is_moving]
         (planted.deletion_of_all_that_lies_where_the_topic_lay, SHARING, "lost"),
         (planted.retention_of_one_topic_for_all_its_neighbours, SHARING, "lost"),
         (planted.reclaiming_that_takes_the_living_for_dead, SHARING, "lost, stuck"),
-        (planted.seal_that_the_writer_ignores, TO_AND_FRO, "lost, watermark back"),
+        (planted.seal_that_the_writer_ignores, TO_AND_FRO, "lost, watermark back, stuck"),
         (planted.move_that_forgets_producers, TO_AND_FRO, "duplicate, trouble"),
         (
             planted.move_that_leaves_the_last_records_behind,

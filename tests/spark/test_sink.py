@@ -106,7 +106,7 @@ def test_a_stream_is_written_through_brokers(
         ),
         (["value"], {"topic": "t"}, "say where to write"),
         (["value"], {"topic": "t", "store": "STORE"}, "how many partitions"),
-        (["value"], {"topic": "t/t", "store": "STORE", "partitions": "1"}, "letters, digits"),
+        (["value"], {"topic": "t t", "store": "STORE", "partitions": "1"}, "letters, digits"),
         (["value", "string(null) as topic"], {"kafka.bootstrap.servers": "BROKER"}, "is null"),
     ],
 )

@@ -20,6 +20,8 @@ from kafscale.wire.kafka.messages import (
     alter_client_quotas,
     alter_configs,
     alter_partition_reassignments,
+    consumer_group_describe,
+    consumer_group_heartbeat,
     create_acls,
     create_partitions,
     create_topics,
@@ -202,7 +204,7 @@ REQUESTS: dict[str, tuple[int, Make]] = {
     "OffsetFetch of groups, all topics": (
         8,
         lambda _: offset_fetch.OffsetFetchRequest(
-            groups=[offset_fetch.OffsetFetchRequestGroup(GROUP, None)]
+            groups=[offset_fetch.OffsetFetchRequestGroup(GROUP, topics=None)]
         ),
     ),
     "InitProducerId, transactional id": (
@@ -214,7 +216,7 @@ REQUESTS: dict[str, tuple[int, Make]] = {
         lambda _: offset_fetch.OffsetFetchRequest(
             groups=[
                 offset_fetch.OffsetFetchRequestGroup(
-                    GROUP, [offset_fetch.OffsetFetchRequestTopics(TOPIC, [0])]
+                    GROUP, topics=[offset_fetch.OffsetFetchRequestTopics(TOPIC, [0])]
                 )
             ]
         ),
@@ -252,6 +254,16 @@ REQUESTS: dict[str, tuple[int, Make]] = {
         lambda _: describe_groups.DescribeGroupsRequest(
             [GROUP], include_authorized_operations=True
         ),
+    ),
+    "ConsumerGroupHeartbeat": (
+        1,
+        lambda _: consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
+            "another", "absent", 7, subscribed_topic_names=[TOPIC]
+        ),
+    ),
+    "ConsumerGroupDescribe": (
+        1,
+        lambda _: consumer_group_describe.ConsumerGroupDescribeRequest([GROUP]),
     ),
     "ListGroups": (4, lambda _: list_groups.ListGroupsRequest()),
     "CreateTopics": (

@@ -98,3 +98,54 @@ class ApacheKafka(BrokerProcess):
         if java is None:
             raise Unavailable("java is not installed")
         return [java, f"-Dlog4j2.configurationFile={self._logging}"]
+
+
+NODE = """\
+node.id={number}
+controller.quorum.voters={voters}
+default.replication.factor={replicas}
+min.insync.replicas={in_sync}
+offsets.topic.replication.factor={replicas}
+transaction.state.log.replication.factor={replicas}
+group.initial.rebalance.delay.ms=0
+"""
+
+
+class _Node(ApacheKafka):
+    """One of several nodes, with a small heap."""
+
+    def command(self) -> list[str]:
+        small = [word for word in JVM if not word.startswith(("-Xmx", "-Xms"))]
+        jvm = ["-Xmx320M", "-Xms128M", *small]
+        return [*self._java(), *jvm, "-cp", self._jars, "kafka.Kafka", str(self._settings)]
+
+
+class ApacheCluster:
+    """Several combined brokers and controllers; each partition is on up to three of them."""
+
+    def __init__(self, count: int) -> None:
+        self.nodes = [_Node() for _ in range(count)]
+        voters = ",".join(
+            f"{number}@127.0.0.1:{node._controller_port}"
+            for number, node in enumerate(self.nodes, 1)
+        )
+        replicas = min(3, count)
+        for number, node in enumerate(self.nodes, 1):
+            node.more_settings = NODE.format(
+                number=number, voters=voters, replicas=replicas, in_sync=max(1, replicas - 1)
+            )
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(node.bootstrap for node in self.nodes)
+
+    def __enter__(self) -> "ApacheCluster":
+        for node in self.nodes:
+            node.begin()
+        for node in self.nodes:
+            node.wait_until(lambda node=node: node.running and node.answers())  # type: ignore[misc]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for node in self.nodes:
+            node.close()

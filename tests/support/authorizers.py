@@ -14,6 +14,7 @@ class Denies:
         self, is_denied: Callable[[ResourceType, str], bool] = lambda kind, name: True
     ) -> None:
         self._is_denied = is_denied
+        self.asked_for: set[Principal] = set()
 
     def allows(
         self,
@@ -23,6 +24,7 @@ class Denies:
         kind: ResourceType,
         name: str,
     ) -> bool:
+        self.asked_for.add(principal)
         return not self._is_denied(kind, name)
 
     def allows_any(

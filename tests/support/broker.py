@@ -51,6 +51,7 @@ class KafscaleProcess(BrokerProcess):
             "KAFSCALE_METRICS_PORT": str(self.metrics_port),
             "KAFSCALE_PULSAR_PORT": str(self.pulsar_port),
             "KAFSCALE_DATA_DIR": str(self.data),
+            "KAFSCALE_CONSOLE_ENABLED": "false",
             "KAFSCALE_FLUVIO_ENABLED": "false",  # its default ports are the same for all brokers
         }
 

@@ -7,6 +7,7 @@ import datetime
 import ipaddress
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,8 +41,10 @@ class Authority:
         self.file = folder / f"{name}.pem"
         self.file.write_bytes(_pem(self._certificate))
 
-    def issue(self, name: str, unit: str = "tests", file_name: str = "") -> Issued:
-        """A certificate for loopback, and for a client of this name."""
+    def issue(
+        self, name: str, unit: str = "tests", file_name: str = "", hosts: Sequence[str] = ()
+    ) -> Issued:
+        """A certificate for loopback, for these host names, and for a client of this name."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name(
             [
@@ -49,7 +52,7 @@ class Authority:
                 x509.NameAttribute(NameOID.COMMON_NAME, name),
             ]
         )
-        certificate = _pem(self._sign(subject, key.public_key(), is_authority=False))
+        certificate = _pem(self._sign(subject, key.public_key(), is_authority=False, hosts=hosts))
         key_pem = key.private_bytes(
             serialization.Encoding.PEM,
             serialization.PrivateFormat.PKCS8,
@@ -62,10 +65,16 @@ class Authority:
         issued.both.write_bytes(key_pem + certificate)
         return issued
 
-    def _sign(self, subject: x509.Name, public: Any, *, is_authority: bool) -> x509.Certificate:
+    def _sign(
+        self, subject: x509.Name, public: Any, *, is_authority: bool, hosts: Sequence[str] = ()
+    ) -> x509.Certificate:
         now = datetime.datetime.now(datetime.UTC)
         usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
-        names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+        names = [
+            x509.DNSName("localhost"),
+            x509.IPAddress(ipaddress.ip_address("127.0.0.1")),
+            *map(x509.DNSName, hosts),
+        ]
         built = (
             x509.CertificateBuilder()
             .subject_name(subject)

@@ -4,8 +4,11 @@ import fcntl
 import os
 import shutil
 import subprocess
+from typing import Final
 
 from tests.support.maven import CACHE, Unavailable
+
+_LOCK_S: Final = 120  # another program of this machine may be installing
 
 
 def program(name: str, package: str | None = None) -> str:
@@ -30,11 +33,11 @@ def program(name: str, package: str | None = None) -> str:
 
 def _apt(apt: str, *arguments: str) -> None:
     run = subprocess.run(
-        [apt, "-q", *arguments],
+        [apt, "-q", "-o", f"DPkg::Lock::Timeout={_LOCK_S}", *arguments],
         env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=_LOCK_S + 300,
         check=False,
     )
     if run.returncode:

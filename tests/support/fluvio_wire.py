@@ -1,6 +1,7 @@
 """A client of the Fluvio protocol for tests: it sends what a test says and shows every answer."""
 
 import asyncio
+import ssl
 import struct
 from collections import defaultdict
 from typing import Any, Self, TypeVar
@@ -25,8 +26,8 @@ class FluvioConnection:
         self._answers: dict[int, list[memoryview]] = defaultdict(list)
 
     @classmethod
-    async def open(cls, endpoint: Endpoint) -> Self:
-        return cls(*await asyncio.open_connection(endpoint.host, endpoint.port))
+    async def open(cls, endpoint: Endpoint, tls: ssl.SSLContext | None = None) -> Self:
+        return cls(*await asyncio.open_connection(endpoint.host, endpoint.port, ssl=tls))
 
     async def __aenter__(self) -> Self:
         return self

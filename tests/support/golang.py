@@ -23,11 +23,12 @@ def go_program(sources: Path) -> str:
         if not program.exists():
             # A quick build rather than a quick program; without C, which nothing needs.
             quickly = ["-gcflags=all=-l", "-ldflags=-s -w"]
-            _build([go, "build", *quickly, "-o", str(program), "."], sources)
+            go_build([go, "build", *quickly, "-o", str(program), "."], sources)
     return str(program)
 
 
-def _build(command: list[str], sources: Path) -> None:
+def go_build(command: list[str], sources: Path) -> None:
+    """Run a command of go in the folder of a module. Raises Unavailable without the network."""
     env = {**os.environ, "CGO_ENABLED": "0"}
     run = subprocess.run(
         command, cwd=sources, env=env, capture_output=True, text=True, timeout=600, check=False

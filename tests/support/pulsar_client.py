@@ -7,13 +7,14 @@ from typing import Any, Final
 import pulsar
 from confluent_kafka import Consumer, TopicPartition
 
+from tests.support.apache_pulsar import ApachePulsar
 from tests.support.broker import KafscaleProcess
 
 PATIENCE_MS: Final = 20_000
 _numbers = itertools.count()
 
 
-def connect(broker: KafscaleProcess) -> pulsar.Client:
+def connect(broker: KafscaleProcess | ApachePulsar) -> pulsar.Client:
     """A client with default settings, but for its log lines."""
     logger = pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
     url = f"pulsar://127.0.0.1:{broker.pulsar_port}"

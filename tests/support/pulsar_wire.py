@@ -2,16 +2,19 @@
 
 import socket
 import struct
-from typing import Any
+from typing import Any, Self
 
 from kafscale.wire.pulsar.frame import read_frame, sign_entry, write_command
 from kafscale.wire.pulsar.messages.commands import (
     Command,
     Connect,
     Connected,
+    Flow,
     Producer,
     ProducerSuccess,
     Send,
+    Subscribe,
+    Success,
 )
 from kafscale.wire.pulsar.messages.metadata import MessageMetadata
 
@@ -21,6 +24,10 @@ class RawClient:
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
+
+    @classmethod
+    def to(cls, port: int) -> Self:
+        return cls(socket.create_connection(("127.0.0.1", port), timeout=60))
 
     def say(self, *commands: Command) -> None:
         self.sock.sendall(b"".join(map(write_command, commands)))
@@ -53,6 +60,18 @@ class RawClient:
     def produce(self, topic: str, number: int = 1, **more: Any) -> None:
         wish = Producer(topic=topic, producer_id=number, request_id=number, **more)
         assert isinstance(self.ask(wish), ProducerSuccess)
+
+    def subscribe_many(self, topic: str, first: int, count: int) -> None:
+        """So many subscriptions, each with a consumer that waits."""
+        wishes = [
+            Subscribe(topic=topic, subscription=f"s{n}", sub_type=1, consumer_id=n, request_id=n)
+            for n in range(first, first + count)
+        ]
+        for begin in range(0, count, 200):
+            some = wishes[begin : begin + 200]
+            self.say(*some)
+            assert all(isinstance(self.hear(), Success) for _ in some)
+        self.say(*(Flow(consumer_id=one.consumer_id, message_permits=1000) for one in wishes))
 
     def send(
         self, metadata: MessageMetadata | bytes, payload: bytes = b"v", number: int = 1, **more: Any

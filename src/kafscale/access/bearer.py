@@ -2,8 +2,8 @@
 
 Here: the one message, and whether a token is good: signature, issuer, audience, scope, times.
 Next door: where the issuer's keys come from (engine/access/signing_keys.py).
-Never here: own cryptography. joserfc checks signatures, by public keys alone: a token that is not
-signed, or is signed with a shared secret, is refused.
+Never here: own cryptography. joserfc checks signatures. A key checks the algorithms of its own type
+alone: a token that is signed with a shared secret is good only if the secret is among the keys.
 """
 
 import binascii
@@ -20,10 +20,14 @@ from joserfc.jwk import Key, KeySet
 from kafscale.model.errors import AuthenticationFailed
 
 MOST_TOKEN_BYTES: Final = 64 << 10
-ALGORITHMS: Final = (
-    *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
-    *("ES256", "ES384", "ES512", "EdDSA"),
-)
+ALGORITHMS: Final[dict[str, tuple[str, ...]]] = {  # by the type of the key
+    "RSA": ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
+    "EC": ("ES256", "ES384", "ES512"),
+    "OKP": ("EdDSA",),
+    "oct": ("HS256", "HS384", "HS512"),
+}
+_SECRET: Final = "oct"
+_LEAST_SECRET_BYTES: Final = 32
 _MESSAGE: Final = re.compile(
     r"(?:n|y|p=[^,]*),(?:a=(?P<authzid>[^,]*))?,\x01"
     r"(?:[A-Za-z]+=[^\x01]*\x01)*?"
@@ -52,7 +56,7 @@ class BearerIdentity(NamedTuple):
     """Who a token is about, and until when it is good."""
 
     user: str
-    expires_ms: int
+    expires_ms: int | None  # None: it does not expire
 
 
 def read_bearer(message: bytes) -> tuple[str, str | None]:
@@ -71,31 +75,44 @@ def read_bearer(message: bytes) -> tuple[str, str | None]:
     return found["token"], found["authzid"]
 
 
-def read_keys(document: bytes) -> KeySet:
-    """The issuer's public keys, from a JWKS document. Raises ValueError."""
+def read_keys(document: bytes, *, with_secrets: bool = False) -> KeySet:
+    """The issuer's keys, from a JWKS document. Raises ValueError.
+
+    `with_secrets`: it may have secrets that issuer and broker share, too.
+    """
     try:
         found: Any = msgspec.json.decode(document, type=dict[str, Any])
-        return KeySet.import_key_set(found)
+        keys = KeySet.import_key_set(found)
     except (msgspec.DecodeError, JoseError, ValueError, KeyError, TypeError) as problem:
         raise ValueError(f"not a set of public keys (JWKS): {problem}") from None
+    for key in keys.keys:
+        if key.key_type == _SECRET:
+            if not with_secrets:
+                raise ValueError("not a set of public keys (JWKS): it has a secret")
+            secret = key.raw_value
+            if isinstance(secret, bytes) and len(secret) < _LEAST_SECRET_BYTES:
+                raise ValueError(f"a secret key has {_LEAST_SECRET_BYTES} bytes or more")
+    return keys
 
 
-def check_token(token: str, keys: KeySet, rules: TokenRules, now_ms: int) -> BearerIdentity:
+def check_token(
+    token: str, keys: KeySet, rules: TokenRules, now_ms: int, *, must_expire: bool = True
+) -> BearerIdentity:
     """Who the token is about. Raises AuthenticationFailed, of which UnknownKey is one case."""
     if len(token) > MOST_TOKEN_BYTES:
         raise AuthenticationFailed("the token is too long")
     key = _key_for(token, keys)
     try:
-        claims = jwt.decode(token, key, algorithms=list(ALGORITHMS)).claims
+        claims = jwt.decode(token, key, algorithms=list(ALGORITHMS.get(key.key_type, ()))).claims
     except (JoseError, ValueError, KeyError, TypeError, binascii.Error):
         # What is wrong with a signature is not told.
         raise AuthenticationFailed("the token's signature is not valid") from None
-    expires_s = _check_times(claims, rules.skew_s, now_ms / 1000)
+    expires_s = _check_times(claims, rules.skew_s, now_ms / 1000, must_expire)
     _check_parties(claims, rules)
     user = claims.get(rules.principal_claim)
     if not isinstance(user, str) or not user:
         raise AuthenticationFailed(f"the token has no claim {rules.principal_claim!r}")
-    return BearerIdentity(user, int(expires_s * 1000))
+    return BearerIdentity(user, None if expires_s is None else int(expires_s * 1000))
 
 
 def _key_for(token: str, keys: KeySet) -> Key:
@@ -104,8 +121,8 @@ def _key_for(token: str, keys: KeySet) -> Key:
         header: Mapping[str, Any] = jws.extract_compact(token.encode()).headers()
     except (JoseError, ValueError, KeyError, TypeError, binascii.Error):
         raise AuthenticationFailed("the token is not a signed JSON web token") from None
-    if header.get("alg") not in ALGORITHMS:
-        raise AuthenticationFailed("the token is not signed with a public key algorithm")
+    if not any(header.get("alg") in ALGORITHMS.get(key.key_type, ()) for key in keys.keys):
+        raise AuthenticationFailed("the token is not signed with an algorithm of the keys")
     wanted = header.get("kid")
     if wanted is None and len(keys.keys) == 1:
         return keys.keys[0]
@@ -115,11 +132,13 @@ def _key_for(token: str, keys: KeySet) -> Key:
     raise UnknownKey("the token is signed with an unknown key")
 
 
-def _check_times(claims: Mapping[str, Any], skew_s: float, now_s: float) -> float:
+def _check_times(
+    claims: Mapping[str, Any], skew_s: float, now_s: float, must_expire: bool
+) -> float | None:
     expires_s = _number(claims, "exp")
-    if expires_s is None:
+    if expires_s is None and must_expire:
         raise AuthenticationFailed("the token has no time of expiry")
-    if expires_s + skew_s <= now_s:
+    if expires_s is not None and expires_s + skew_s <= now_s:
         raise AuthenticationFailed("the token has expired")
     for name in ("nbf", "iat"):
         begin_s = _number(claims, name)

@@ -14,8 +14,6 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-import re2
-
 from kafscale.model.errors import AuthenticationFailed
 
 DEFAULT_RULES: Final = "DEFAULT"
@@ -107,6 +105,8 @@ def read_rules(text: str) -> tuple[MappingRule, ...]:
 def _rule(rule: re.Match[str]) -> MappingRule:
     if rule["pattern"] is None:
         return MappingRule(None, "", "")
+    import re2  # loaded only where there are patterns
+
     options = re2.Options()
     options.log_errors = False
     try:

@@ -93,6 +93,12 @@ def credential_of_password(
     return credential(mechanism, stretched, salt, iterations)
 
 
+def fits_password(mechanism: ScramMechanism, kept: ScramCredential, password: str) -> bool:
+    """Whether a credential is of this password. This takes milliseconds: never on an event loop."""
+    made = credential_of_password(mechanism, password, kept.salt, kept.iterations)
+    return hmac.compare_digest(made.stored_key, kept.stored_key)
+
+
 def decoy(mechanism: ScramMechanism, secret: bytes, user: str) -> ScramCredential:
     """A credential that no password fits, for a user who has none.
 
@@ -122,6 +128,7 @@ class ScramExchange:
         """`nonce`: the broker's part of it, fresh random text without a comma."""
         self._mechanism = mechanism
         self._nonce = nonce
+        self._repeated_nonce = ""  # with the client's part twice: see `_take_final`
         self._find = find
         self._decoy_secret = decoy_secret
         self._stage = _Stage.FIRST
@@ -168,6 +175,7 @@ class ScramExchange:
         kept = self._credential = found_credential or made
         self._header = fields["header"].encode()
         self._nonce = fields["nonce"] + self._nonce
+        self._repeated_nonce = fields["nonce"] + self._nonce
         salt = base64.b64encode(kept.salt).decode()
         answer = f"r={self._nonce},s={salt},i={kept.iterations}"
         self._first_messages = f"{fields['bare']},{answer}"
@@ -179,7 +187,11 @@ class ScramExchange:
         fields = _FINAL.fullmatch(text)
         if fields is None:
             raise AuthenticationFailed("Invalid SCRAM client final message format")
-        if not hmac.compare_digest(fields["nonce"], self._nonce):
+        # librdkafka before 2.6.1 puts the client's part before the whole nonce once more
+        # (decision 67). The broker's fresh part is in both forms.
+        said = fields["nonce"]
+        is_issued = hmac.compare_digest(said, self._nonce)
+        if not (is_issued or hmac.compare_digest(said, self._repeated_nonce)):
             raise AuthenticationFailed("Invalid client nonce in the final client message")
         if not hmac.compare_digest(_decoded(fields["binding"]), self._header):
             raise AuthenticationFailed("Invalid channel binding in the final client message")

@@ -2,7 +2,14 @@
 
 
 class AdminError(Exception):
-    """The question could not be answered, or the change could not be made."""
+    """The question could not be answered, or the change could not be made.
+
+    `code`: Kafka's number of the error, below zero for the client library's own; None: neither.
+    """
+
+    def __init__(self, message: str, code: int | None = None) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class InvalidArgument(AdminError):

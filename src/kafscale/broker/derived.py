@@ -8,9 +8,10 @@ from kafscale.engine.access.acls import AclRules
 from kafscale.engine.build import CacheSizes, EngineSettings
 from kafscale.engine.coordinator.expiry import ExpiryRules
 from kafscale.engine.topics.rules import TopicRules
+from kafscale.engine.transactions.coordinator import TransactionLimits
 from kafscale.engine.upkeep.build import UpkeepRules
 from kafscale.gateways.connections import ConnectionLimits
-from kafscale.groups.states import GroupRules
+from kafscale.groups.rules import GroupRules
 from kafscale.log.upkeep.cleanable import CompactionLimits
 from kafscale.log.writer.types import LogSettings
 from kafscale.settings.config import Config
@@ -37,6 +38,7 @@ def engine_settings(
         ),
         groups=group_rules(config),
         expiry=expiry_rules(config),
+        transactions=transaction_limits(config),
         validates_records=storage.validation == "records",
         upkeep=UpkeepRules(
             storage.housekeeping_interval,
@@ -69,6 +71,7 @@ def topic_rules(config: Config) -> TopicRules:
         config.topics.max_virtual_partitions,
         config.layout_rules,
         config.storage.shared_logs,
+        config.pulsar.auto_create_namespaces,
     )
 
 
@@ -102,6 +105,18 @@ def group_rules(config: Config) -> GroupRules:
         initial_delay_s=consumer.initial_rebalance_delay_ms / 1000,
         most_members=consumer.max_group_size,
         most_bytes_in_all=consumer.max_member_bytes,
+        consumer_session_s=consumer.session_timeout_ms / 1000,
+        consumer_heartbeat_s=consumer.heartbeat_interval_ms / 1000,
+    )
+
+
+def transaction_limits(config: Config) -> TransactionLimits:
+    """How long transactions and their ids live."""
+    section = config.transactions
+    return TransactionLimits(
+        longest_timeout_ms=section.max_timeout_ms,
+        id_expiration_ms=section.id_expiration_ms,
+        look_interval_s=section.look_interval_ms / 1000,
     )
 
 

@@ -6,10 +6,19 @@ Never here: code that uses a setting.
 
 from pathlib import Path
 
+from kafscale import __version__
 from kafscale.engine.coordinator.offsets import LARGEST_METADATA_BYTES
-from kafscale.model.broker_configs import METRICS_PORT, METRICS_TLS, BrokerConfig
+from kafscale.model.broker_configs import (
+    FEATURES,
+    METRICS_ADDRESS,
+    METRICS_PORT,
+    METRICS_TLS,
+    VERSION,
+    BrokerConfig,
+)
 from kafscale.model.topic_configs import ConfigType
 from kafscale.settings.config import Config
+from kafscale.settings.listeners import is_sasl, is_unspecified
 
 _BOOLEAN, _STRING, _INT = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT
 _LONG, _LIST = ConfigType.LONG, ConfigType.LIST
@@ -24,6 +33,33 @@ def store_name(config: Config) -> str:
     if config.store_kind == "s3":
         return f"{config.s3.url}/{config.storage.namespace}"
     return str((Path(config.broker.data_dir) / "objects").absolute())
+
+
+def metrics_address(config: Config) -> str:
+    """The URL of the page for operators, without a path; empty if its port is not known before."""
+    broker = config.broker
+    if not broker.metrics_port:
+        return ""
+    host = broker.host
+    if is_unspecified(host):
+        first = config.all_listeners[0]
+        host = first.advertised_host or first.host
+    scheme = "https" if config.tls.metrics else "http"
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{broker.metrics_port}"
+
+
+def features(config: Config) -> list[str]:
+    """What tools may show: parts of the platform that this broker has."""
+    has_users = any(is_sasl(row.protocol) for row in config.all_listeners)
+    having = {
+        "acls": config.authorization.enabled,
+        "users": has_users,
+        "quotas": True,
+        "transactions": True,
+        "pulsar": config.pulsar.enabled,
+        "fluvio": config.fluvio.enabled,
+    }
+    return [name for name, is_there in having.items() if is_there]
 
 
 def broker_configs(config: Config, broker_id: int) -> tuple[BrokerConfig, ...]:
@@ -53,8 +89,14 @@ def _rows(config: Config, broker_id: int) -> list[_Row]:
 
 
 def _of_access(config: Config) -> list[_Row]:
-    authorization = config.authorization
+    authorization, sasl = config.authorization, config.sasl
     return [
+        (
+            "connections.max.reauth.ms",
+            _LONG,
+            int((sasl.session_lifetime or 0) * 1000),
+            "sasl.sessionLifetime",
+        ),
         (
             "allow.everyone.if.no.acl.found",
             _BOOLEAN,
@@ -78,6 +120,12 @@ def _of_topics(config: Config) -> list[_Row]:
         ("default.replication.factor", _INT, 1, "Fixed: the bucket replicates."),
         ("delete.topic.enable", _BOOLEAN, True, "Fixed: topics can be deleted."),
         ("kafscale.acks1", _STRING, storage.acks1, "storage.acks1"),
+        (
+            "kafscale.deduplication",
+            _BOOLEAN,
+            config.pulsar.deduplication,
+            "pulsar.deduplication",
+        ),
         ("log.cleanup.policy", _LIST, "delete", "Fixed: topics may have another."),
         (
             "log.message.format.version",
@@ -165,6 +213,9 @@ def _of_storage(config: Config, broker_id: int) -> list[_Row]:
             "broker.metricsPort",
         ),
         (METRICS_TLS, _BOOLEAN, config.tls.metrics, "tls.metrics"),
+        (METRICS_ADDRESS, _STRING, metrics_address(config), "Where metrics and health are."),
+        (VERSION, _STRING, __version__, "The broker's version."),
+        (FEATURES, _LIST, ",".join(features(config)), "What this broker has."),
         ("quota.window.num", _INT, config.quota.window_num, "quota.windowNum"),
         (
             "quota.window.size.seconds",

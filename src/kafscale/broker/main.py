@@ -10,19 +10,20 @@ import gc
 import signal
 import sys
 from collections.abc import Callable, Coroutine
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import structlog
 import uvloop
 
-from kafscale.broker import banner, file_limit, log_output
-from kafscale.broker.audit_file import AuditFile
-from kafscale.broker.doors import make_tls
+from kafscale.broker.doors.door_security import make_tls
 from kafscale.broker.lifecycle import Lifecycle
-from kafscale.broker.ops_http import OpsServer
-from kafscale.broker.turn_watch import TurnWatch
-from kafscale.broker.wiring import Broker, build
+from kafscale.broker.operating import banner, file_limit, log_output
+from kafscale.broker.operating.audit_file import AuditFile
+from kafscale.broker.operating.turn_watch import TurnWatch
+from kafscale.broker.starting_page import StartingPage
+from kafscale.broker.wiring import build
 from kafscale.gateways.audit_log import Fields
+from kafscale.gateways.ops_http import OpsServer
 from kafscale.model.errors import KafscaleError
 from kafscale.objects.capability_check import check_create_if_absent
 from kafscale.settings.config import Config
@@ -36,30 +37,40 @@ logger = structlog.get_logger()
 _LAST_TRIES_S: Final = 1.0  # for the clean-up of a start that is given up
 
 
+class Beside(Protocol):
+    """A process that runs beside the broker, once that is ready."""
+
+    note: str  # what to tell the person who starts the broker
+
+    def running(self, bootstrap: str) -> contextlib.AbstractAsyncContextManager[None]:
+        """Keep it alive while the block runs; clients connect to `bootstrap`."""
+        ...
+
+
 class StartFailed(Exception):
     """The broker cannot run; the message is the one line a person needs."""
 
 
-def run(config: Config) -> int:
+def run(config: Config, console: Beside | None = None) -> int:
     """Serve until SIGINT or SIGTERM; gives the exit code."""
     log_output.configure(config.logging.level, config.logging.format)
     for setting in config.without_effect:
         logger.warning("setting_without_effect", setting=setting)
     try:
-        uvloop.run(_serve(file_limit.within(config)))
+        uvloop.run(_serve(file_limit.within(config), console))
     except (StartFailed, KafscaleError) as problem:
         print(f"kafscale: {problem}", file=sys.stderr)  # noqa: T201 - for the person who started it
         return 1
     return 0
 
 
-async def _serve(config: Config) -> None:
+async def _serve(config: Config, console: Beside | None) -> None:
     leaving = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, leaving.set)
     async with contextlib.AsyncExitStack() as undo:
-        life = await _unless(leaving, _start(config, undo))
+        life = await _unless(leaving, _start(config, undo, console))
         if life is None:
             logger.info("start_given_up")
             return
@@ -87,12 +98,16 @@ async def _unless(
     return None
 
 
-async def _start(config: Config, undo: contextlib.AsyncExitStack) -> Lifecycle:
+async def _start(
+    config: Config, undo: contextlib.AsyncExitStack, console: Beside | None
+) -> Lifecycle:
     """Start a broker; what it takes to end it is left in `undo`, last step first."""
     if config.logging.long_turns:
         watch = TurnWatch(config.logging.long_turns)
         watch.start()
         undo.callback(watch.stop)
+    page = StartingPage()
+    await _open_page(config, page, undo)  # it ends last: it answers while the broker drains
     clock, dice = SystemClock(), SystemDice()
     metadata = open_metadata(config, clock)
     undo.push_async_callback(metadata.aclose)
@@ -102,11 +117,16 @@ async def _start(config: Config, undo: contextlib.AsyncExitStack) -> Lifecycle:
     audit_line = _open_audit(config, undo)
     broker = await build(config, store, metadata, clock, dice, audit_line=audit_line)
     life = Lifecycle(broker, config.broker.rack)
-    page = contextlib.AsyncExitStack()  # ends after the broker: it answers while the broker drains
-    undo.push_async_callback(page.aclose)
     undo.push_async_callback(life.aclose)
-    banner.show(config, await life.start(), life.broker.doors.notes)
-    await _start_metrics(config, life.broker, page)
+    endpoints = await life.start()
+    notes = dict(life.broker.doors.notes)
+    if console is not None:
+        notes["console"] = console.note
+    banner.show(config, endpoints, notes)
+    page.show(broker)
+    if console is not None:
+        bootstrap = str(next(iter(endpoints.values())))
+        await undo.enter_async_context(console.running(bootstrap))
     _calm_collector()
     return life
 
@@ -132,10 +152,9 @@ def _calm_collector() -> None:
     gc.set_threshold(20_000, 20, 50)
 
 
-async def _start_metrics(config: Config, broker: Broker, undo: contextlib.AsyncExitStack) -> None:
-    """Serve health and metrics, after the doors are open."""
-    render, turns = broker.metrics.registry.render_in_steps, broker.engine.turns
-    server = OpsServer(lambda: turns.finish(render()), broker.readiness.ask)
+async def _open_page(config: Config, page: StartingPage, undo: contextlib.AsyncExitStack) -> None:
+    """Serve health and metrics from now on, before the broker is ready."""
+    server = OpsServer(page.metrics, page.checks)
     host, port = config.broker.host, config.broker.metrics_port
     try:
         await server.start(host, port, make_tls("metrics", metrics_tls(config.tls)))

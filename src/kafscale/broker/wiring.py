@@ -9,10 +9,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from kafscale.admin.bucket.pairing import require_pair
-from kafscale.broker import derived, kafka_names, process
-from kafscale.broker.doors import Doors, build_doors
-from kafscale.broker.logins import build_authentication, prepare_credentials, token_secret
-from kafscale.broker.readiness import (
+from kafscale.broker import derived, kafka_names
+from kafscale.broker.doors.listeners import Doors, build_doors
+from kafscale.broker.doors.logins import build_authentication, prepare_credentials, token_secret
+from kafscale.broker.operating import process
+from kafscale.broker.operating.readiness import (
     Readiness,
     fleet_check,
     listeners_check,
@@ -22,9 +23,11 @@ from kafscale.broker.readiness import (
 from kafscale.engine.build import build_engine, instrument
 from kafscale.engine.engine import Engine
 from kafscale.engine.metrics import sampling
+from kafscale.engine.metrics.mean_rate import MeanRate
 from kafscale.engine.metrics.series import BrokerMetrics
 from kafscale.gateways.audit_log import Fields
 from kafscale.gateways.kafka.groups.consumer_protocol import ConsumerProtocol
+from kafscale.gateways.kafka.groups.offsets_topic import OffsetsTopic
 from kafscale.metadata.store import MetadataStore
 from kafscale.model.access import AllowAll, Authorizer
 from kafscale.model.clock import Clock, Dice
@@ -101,17 +104,17 @@ async def build(
         resident_bytes=process.resident_bytes,
         cpu_seconds=process.cpu_seconds,
         started_s=lambda: started_s,
+        produce_rate=MeanRate(clock, lambda: metrics.requests.labels("Produce").value),
     )
     readiness = Readiness()
     readiness.add("store", store_check(parts.store_gate))
     readiness.add("metadata", metadata_check(parts.metadata))
     readiness.add("listeners", listeners_check(doors.why_not_ready))
     readiness.add("fleet", fleet_check(parts.cluster))
-    return Broker(
-        engine,
-        doors,
-        metrics,
-        tasks,
-        readiness,
-        lambda: prepare_credentials(config, engine.credentials, dice),
-    )
+
+    async def before_clients() -> None:
+        await prepare_credentials(config, engine.credentials, dice)
+        if config.consumer.offsets_topic:
+            tasks.spawn(OffsetsTopic(engine).run(), "offsets topic")
+
+    return Broker(engine, doors, metrics, tasks, readiness, before_clients)

@@ -19,11 +19,13 @@ from kafscale.model.printable import printable
 
 COMMANDS: Final[dict[str, str]] = {
     "serve": "run a broker",
+    "console": "run the web console for brokers that run already",
     "brokers": "list the brokers of a fleet",
     "topics": "create, list, describe, alter, trim and delete topics",
     "configs": "describe and alter the settings of topics",
     "users": "create, list and delete users who log in by SCRAM",
     "groups": "list, describe and delete consumer groups, reset-offsets, delete-offsets",
+    "transactions": "list and describe transactional ids",
     "roles": "grant, revoke and list the roles admin, producer and consumer",
     "produce": "write lines to a topic",
     "consume": "read a topic",
@@ -31,26 +33,31 @@ COMMANDS: Final[dict[str, str]] = {
     "snapshots": "take, list and release snapshots of topics, to read them later",
     "pipeline": "run a bulk job on topics with Spark, without a broker",
     "sql": "query topics with SQL, without a broker",
+    "catalog": "serve the Iceberg tables of topics to engines that ask a REST catalog",
     "cluster": "run a fleet on this machine: brokers, etcd and an S3 server",
+    "operator": "run clusters on Kubernetes; print what installs the operator",
+    "proxy": "show more partitions than an Apache Kafka behind it has",
     "demo": "show the whole way of a record: broker, orders, table, SQL, report",
     "cost": "show what each topic costs, by requests sent and bytes stored",
     "doctor": "check the configuration, the ports and the stores of a broker",
     "recover": "rebuild a lost metadata store from the bucket",
 }
 _ROOMS: Final[dict[str, tuple[str, ...]]] = {
-    "serving": ("serve", "cluster", "demo", "doctor", "recover"),
+    "serving": ("serve", "cluster", "operator", "proxy", "demo", "doctor", "recover"),
     "brokers": (
+        "console",
         "brokers",
         "topics",
         "configs",
         "users",
         "groups",
+        "transactions",
         "roles",
         "produce",
         "consume",
         "cost",
     ),
-    "bucket": ("segments", "snapshots", "pipeline", "sql"),
+    "bucket": ("segments", "snapshots", "pipeline", "sql", "catalog"),
 }
 
 

@@ -34,14 +34,17 @@ from kafscale.engine.partitions.producer_ids import ProducerIds
 from kafscale.engine.partitions.store_gate import StoreGate
 from kafscale.engine.subscriptions.cursors import Cursors
 from kafscale.engine.subscriptions.serving import Surroundings
+from kafscale.engine.subscriptions.share_starts import ShareStarts
 from kafscale.engine.subscriptions.subscriptions import Subscriptions
 from kafscale.engine.topics.registry import TopicRegistry
 from kafscale.engine.topics.rules import TopicRules
 from kafscale.engine.topics.topic import Topic
 from kafscale.engine.topics.topics import TopicParts, build_topics
+from kafscale.engine.transactions.coordinator import TransactionLimits
+from kafscale.engine.transactions.transactions import TransactionEvents, Transactions
 from kafscale.engine.upkeep import id_marks
 from kafscale.engine.upkeep.build import UpkeepRules, build_upkeep
-from kafscale.groups.states import GroupRules
+from kafscale.groups.rules import GroupRules
 from kafscale.log.reader.reader import Reader
 from kafscale.log.writer.log import Log
 from kafscale.log.writer.tail_memory import TailMemory
@@ -85,6 +88,7 @@ class EngineSettings:
     logs_each_flush: bool  # at level info, else debug
     acls: AclRules | None  # None: everyone may do everything
     quota_windows: QuotaWindows
+    transactions: TransactionLimits
     token_secret: bytes | None = None  # of delegation tokens; None: there are none
 
     @property
@@ -150,6 +154,8 @@ async def build_engine(
     coordinator = builder.build_coordinator(cluster, member_data, lag)
     cursors = Cursors(metadata, cluster.identity, clock, tasks, lag)
     around = Surroundings(serving.partitions, cursors, clock, tasks, turns)
+    share_starts = ShareStarts(metadata, registry, cursors, serving.partitions)
+    transactions = builder.build_transactions(cluster, logs, producer_ids, lag)
     moves = builder.build_moves(cluster, topics, logs)
     upkeep = build_upkeep(
         settings.upkeep,
@@ -178,6 +184,8 @@ async def build_engine(
         groups=coordinator.groups,
         offsets=coordinator.offsets,
         subscriptions=Subscriptions(around, cluster),
+        share_starts=share_starts,
+        transactions=transactions,
         expiry=coordinator.expiry,
         lag=lag,
         moves=moves,
@@ -272,6 +280,30 @@ class _Builder:
             self.dice,
             self.tasks,
             on_rebalanced=self.metrics.group_rebalances.inc,
+        )
+
+    def build_transactions(
+        self,
+        cluster: Membership,
+        logs: OpenLogs,
+        producer_ids: ProducerIds,
+        offset_events: OffsetEvents,
+    ) -> Transactions:
+        return Transactions(
+            self.stores.metadata,
+            self.stores.registry,
+            logs,
+            cluster,
+            producer_ids,
+            offset_events,
+            self.settings.transactions,
+            self.clock,
+            self.dice,
+            self.tasks,
+            TransactionEvents(
+                decided=lambda how: self.metrics.transactions_decided.labels(how).inc(),
+                presumed=self.metrics.transactions_presumed_aborted.inc,
+            ),
         )
 
     def build_moves(self, cluster: Membership, topics: TopicParts, logs: OpenLogs) -> Moves:

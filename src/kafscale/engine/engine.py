@@ -27,9 +27,11 @@ from kafscale.engine.partitions.open_logs import OpenLogs
 from kafscale.engine.partitions.partitions import Partitions
 from kafscale.engine.partitions.store_gate import StoreGate
 from kafscale.engine.reactions import Reactions
+from kafscale.engine.subscriptions.share_starts import ShareStarts
 from kafscale.engine.subscriptions.subscriptions import Subscriptions
 from kafscale.engine.topics.discovery import watch_topics
 from kafscale.engine.topics.topics import TopicParts
+from kafscale.engine.transactions.transactions import Transactions
 from kafscale.engine.upkeep.checkpoints import Checkpoints
 from kafscale.engine.upkeep.compactions import Compactions
 from kafscale.engine.upkeep.logs import LogUpkeep
@@ -60,6 +62,8 @@ class EngineParts:
     groups: Groups
     offsets: Offsets
     subscriptions: Subscriptions
+    share_starts: ShareStarts
+    transactions: Transactions
     expiry: Expiry
     lag: ConsumerLag
     moves: Moves
@@ -100,6 +104,8 @@ class Engine:
         self.groups = parts.groups
         self.offsets = parts.offsets
         self.subscriptions = parts.subscriptions
+        self.share_starts = parts.share_starts
+        self.transactions = parts.transactions
         self.quotas = parts.quotas
         self.metrics = parts.metrics
         self.clock = parts.clock
@@ -131,6 +137,7 @@ class Engine:
         await parts.tokens.rows.load()
         await parts.topics.load(self._reactions)
         await parts.quotas.load()
+        await parts.groups.configs.rows.load()
         begin = parts.tasks.spawn
         if parts.acls is not None:
             begin(parts.acls.run(), "acls")
@@ -140,6 +147,8 @@ class Engine:
             begin(parts.tokens.rows.run(), "tokens")
             begin(watch_topics(parts.topics.registry, parts.metadata), "topics")
             begin(parts.quotas.run(), "quotas")
+            begin(parts.groups.configs.rows.run(), "group configs")
+        begin(parts.transactions.run(), "transactions")
         begin(parts.moves.run(), "moves")
         begin(parts.log_upkeep.run_roll_up(), "roll-up")
         begin(parts.log_upkeep.run(), "tidy")

@@ -2,8 +2,8 @@
 
 Here: what a line holds, and how many of them a client can cause. All events are counted in the
 metrics, also those whose line is left out.
-Next door: the events (model/audit.py), the file they are written to (broker/audit_file.py), log
-lines about what clients do wrong (client_log.py).
+Next door: the events (model/audit.py), the file they are written to
+(broker/operating/audit_file.py), log lines about what clients do wrong (client_log.py).
 """
 
 from collections.abc import Callable

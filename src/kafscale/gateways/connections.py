@@ -167,11 +167,13 @@ class Connections:
 
     def refused(self, connection: Connection, reason: str, detail: str = "") -> None:
         """Count and log why a connection is ended or not accepted."""
+        self.refused_at(connection.peer, connection.listener, reason, detail)
+
+    def refused_at(self, address: str, listener: str, reason: str, detail: str = "") -> None:
+        """Count and log why a client of a listener gets no connection."""
         self._refusals(reason)
         facts = {"detail": detail} if detail else {}
-        self._client_log.write(
-            "connection_refused", connection.peer, reason, listener=connection.listener, **facts
-        )
+        self._client_log.write("connection_refused", address, reason, listener=listener, **facts)
 
     def accepts_size(self, size: int) -> bool:
         """Whether a frame of this size may arrive."""

@@ -1,30 +1,39 @@
 """Accepting connections at one address, for one protocol and one kind of client.
 
 Here: the listening socket. Next door: all connections together (connections.py), a single one
-(connection.py), certificates (tls.py), which listeners a broker has (broker/doors.py).
+(connection.py), certificates (tls.py), handshakes (tls_server.py), which listeners a broker has
+(broker/doors/listeners.py).
 """
 
 import asyncio
 import socket
 from collections.abc import Callable
-from typing import Any
 
 from kafscale.gateways.connection import Connection, Session
 from kafscale.gateways.connections import Connections
-from kafscale.gateways.tls import HANDSHAKE_WITHIN_S, Tls
+from kafscale.gateways.tls import Tls
+from kafscale.gateways.tls_server import REFUSED_CERTIFICATE, TlsServer
+
+# Is told the address of a client whose certificate is refused, and why.
+CertificateReport = Callable[[str, str], None]
 
 
 class Listener:
     """A listening socket with a name. Every connection it accepts gets a session."""
 
     def __init__(
-        self, name: str, make_session: Callable[[Connection], Session], connections: Connections
+        self,
+        name: str,
+        make_session: Callable[[Connection], Session],
+        connections: Connections,
+        report_certificate: CertificateReport = lambda address, reason: None,
     ) -> None:
         """Its connections are counted in `connections`, with those of other listeners."""
         self.name = name
         self._make_session = make_session
         self._connections = connections
-        self._server: asyncio.Server | None = None
+        self._report_certificate = report_certificate
+        self._server: asyncio.Server | TlsServer | None = None
 
     @property
     def is_open(self) -> bool:
@@ -33,22 +42,25 @@ class Listener:
 
     async def open(self, host: str, port: int, tls: Tls | None = None) -> int:
         """Begin to listen; gives the port. With `tls` every connection is encrypted."""
-        loop = asyncio.get_running_loop()
-        encrypted: dict[str, Any] = {}
-        if tls is not None:
-            encrypted = {"ssl": tls.context, "ssl_handshake_timeout": HANDSHAKE_WITHIN_S}
         self._connections.watch_deadlines()
-        self._server = await loop.create_server(
-            lambda: Connection(self._connections, self.name, self._make_session),
-            host,
-            port,
-            backlog=1024,
-            reuse_address=True,
-            **encrypted,
-        )
+        if tls is not None:
+            self._server = TlsServer(tls, self._new_connection, self._handshake_failed)
+            await self._server.open(host, port)
+        else:
+            self._server = await asyncio.get_running_loop().create_server(
+                self._new_connection, host, port, backlog=1024, reuse_address=True
+            )
         for listening in self._server.sockets:
             self._set_buffers(listening)
         return int(self._server.sockets[0].getsockname()[1])
+
+    def _new_connection(self) -> Connection:
+        return Connection(self._connections, self.name, self._make_session)
+
+    def _handshake_failed(self, address: str, reason: str, detail: str) -> None:
+        self._connections.refused_at(address, self.name, reason, detail)
+        if reason == REFUSED_CERTIFICATE:
+            self._report_certificate(address, detail)
 
     def _set_buffers(self, listening: socket.socket) -> None:
         limits = self._connections.limits

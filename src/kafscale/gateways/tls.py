@@ -46,6 +46,48 @@ class TlsFiles(NamedTuple):
     min_version: str = "1.2"
 
 
+class _Handshake(ssl.SSLObject):
+    """One side of a connection. If its handshake fails, the error has the alert for the other."""
+
+    outgoing: ssl.MemoryBIO
+
+    def do_handshake(self) -> None:
+        """Go on with the handshake."""
+        try:
+            super().do_handshake()
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise
+        except ssl.SSLError as problem:
+            problem.alert = self.outgoing.read()  # type: ignore[attr-defined]
+            raise
+
+
+class _Context(ssl.SSLContext):
+    """Event loops drop what a failed handshake has to say; this keeps it (decision 69)."""
+
+    sslobject_class = _Handshake
+
+    def wrap_bio(
+        self,
+        incoming: ssl.MemoryBIO,
+        outgoing: ssl.MemoryBIO,
+        server_side: bool = False,
+        server_hostname: str | bytes | None = None,
+        session: ssl.SSLSession | None = None,
+    ) -> ssl.SSLObject:
+        """Begin a connection."""
+        made = super().wrap_bio(incoming, outgoing, server_side, server_hostname, session)
+        assert isinstance(made, _Handshake)
+        made.outgoing = outgoing
+        return made
+
+
+def alert_of(problem: OSError) -> bytes:
+    """What the other side of a failed handshake should hear; b"" if there is nothing."""
+    alert: bytes = getattr(problem, "alert", b"")
+    return alert
+
+
 class Tls:
     """The TLS of one listener. `context` stays the same while certificates change behind it."""
 
@@ -66,7 +108,7 @@ class Tls:
 
     def _make(self) -> ssl.SSLContext:
         files = self._files
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context = _Context(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = _VERSIONS[files.min_version]
         context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION
         context.num_tickets = 0

@@ -148,7 +148,7 @@ class Child:
                 stderr=log,
                 # Ctrl-C reaches the whole terminal group: the supervisor decides the order.
                 start_new_session=True,
-                preexec_fn=_dying_with(os.getpid()),
+                preexec_fn=dying_with(os.getpid()),
             )
         self.restarts += self.last_status is not None
         self._began_s = self._clock.elapsed_s()
@@ -182,7 +182,7 @@ def _is_paused(pid: int) -> bool:
     return os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT) is not None
 
 
-def _dying_with(parent: int) -> Callable[[], None] | None:
+def dying_with(parent: int) -> Callable[[], None] | None:
     """Let the kernel kill the child when this process ends, however it ends. Only on Linux."""
     if sys.platform != "linux":
         return None

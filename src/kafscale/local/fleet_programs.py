@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from kafscale.local import programs
 from kafscale.local.child import Program
+from kafscale.local.companion import without_credentials
 from kafscale.local.errors import LocalError
 from kafscale.local.folder import Folder, LocalFleet, write_privately
 from kafscale.local.ports import BLOCK, HOST
@@ -217,13 +218,14 @@ class FleetPrograms:
                 port=port,
                 command=(sys.executable, "-m", "kafscale.cli.main", "serve"),
                 environment={
-                    **_clean_environment(),
+                    **without_credentials(_clean_environment()),
                     **self.storage_variables(),
                     "KAFSCALE_BROKER_ID": str(number),
                     "KAFSCALE_BROKER_HOST": HOST,
                     "KAFSCALE_BROKER_PORT": str(port),
                     "KAFSCALE_METRICS_PORT": str(port + 1),
                     "KAFSCALE_DATA_DIR": str(folder),
+                    "KAFSCALE_CONSOLE_ENABLED": "false",  # the fleet has one for all brokers
                     **_door_ports(number),
                 },
                 folder=folder,
@@ -233,6 +235,27 @@ class FleetPrograms:
                 stop_signal=signal.SIGTERM,
                 stop_within_s=30.0,
             )
+
+    def console(self, port: int, is_encrypted: bool) -> Program:
+        """The web console of the fleet."""
+        folder = self.folder.path / "console"
+        return Program(
+            name="console",
+            port=port,
+            command=(sys.executable, "-m", "kafscale.cli.main", "console"),
+            environment={
+                **_clean_environment(),
+                **self.storage_variables(),
+                "KAFSCALE_BOOTSTRAP": self.bootstrap,
+                "KAFSCALE_CONSOLE_PORT": str(port),
+            },
+            folder=folder,
+            log=self.folder.log("console"),
+            answers=(lambda: True) if is_encrypted else partial(_says_anything, port, "/health"),
+            lives=(lambda: True) if is_encrypted else partial(_says_anything, port, "/health"),
+            stop_signal=signal.SIGTERM,
+            stop_within_s=5.0,
+        )
 
     def _identities(self) -> dict[str, object]:
         keys = {"accessKey": self.fleet.access_key, "secretKey": self.fleet.secret_key}

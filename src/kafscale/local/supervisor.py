@@ -15,6 +15,7 @@ import msgspec
 
 from kafscale.local import ports
 from kafscale.local.child import Child, ChildState
+from kafscale.local.companion import address
 from kafscale.local.errors import LocalError
 from kafscale.local.fleet_programs import BUCKET, REGION, FleetPrograms, offsets
 from kafscale.local.folder import (
@@ -28,6 +29,7 @@ from kafscale.local.folder import (
 )
 from kafscale.local.wakeup import Wakeup, listening
 from kafscale.model.clock import Clock, Dice
+from kafscale.settings.sections import ConsoleSection
 
 _BROKERS: Final = 3
 _START_WITHIN_S: Final = 120.0
@@ -39,12 +41,19 @@ Say = Callable[[str], None]
 
 
 def supervise(
-    folder: Folder, brokers: int | None, etcd: int | None, clock: Clock, dice: Dice, say: Say
+    folder: Folder,
+    brokers: int | None,
+    etcd: int | None,
+    clock: Clock,
+    dice: Dice,
+    say: Say,
+    console: ConsoleSection | None = None,
 ) -> None:
     """Run a fleet until a signal stops it. LocalError if it cannot be started.
 
     Without a size, the fleet has as many brokers and etcd members as last time, else three and
     one. With 0 brokers only etcd and the S3 server run; the next start has as many as before.
+    `console`: settings of the web console; None: there is none.
     """
     with contextlib.ExitStack() as undo:
         undo.callback(folder.lock().close)
@@ -56,7 +65,7 @@ def supervise(
         usual = fleet.brokers or (before.brokers if before else _BROKERS)
         folder.remember(msgspec.structs.replace(fleet, brokers=usual))
         folder.write_env({"KAFSCALE_BOOTSTRAP": members.bootstrap, **members.storage_variables()})
-        supervisor = Supervisor(members, wakeup, clock, say)
+        supervisor = Supervisor(members, wakeup, clock, say, console if fleet.brokers else None)
         try:
             supervisor.run()
         finally:
@@ -92,7 +101,14 @@ def _fleet(
 class Supervisor:
     """Processes on two levels: etcd and the S3 server, and the brokers that need them."""
 
-    def __init__(self, members: FleetPrograms, wakeup: Wakeup, clock: Clock, say: Say) -> None:
+    def __init__(
+        self,
+        members: FleetPrograms,
+        wakeup: Wakeup,
+        clock: Clock,
+        say: Say,
+        console: ConsoleSection | None = None,
+    ) -> None:
         self._members = members
         self._wakeup = wakeup
         self._clock = clock
@@ -100,6 +116,13 @@ class Supervisor:
         self._etcd = [Child(program, clock) for program in members.etcd()]
         self._s3 = Child(members.s3(), clock)
         self._brokers = [Child(program, clock) for program in members.brokers()]
+        self._console: list[Child] = []
+        self._console_note = ""
+        if console is not None:
+            port, self._console_note = address(console, os.environ)
+            if port is not None:
+                program = members.console(port, bool(console.tls.cert_file))
+                self._console = [Child(program, clock)]
         self._published = False
         self._is_outdated = False
 
@@ -111,7 +134,9 @@ class Supervisor:
             return
         self._publish()
         self._say(f"bootstrap  {self._members.bootstrap}")
-        everyone = [*self._etcd, self._s3, *self._brokers]
+        if self._console_note:
+            self._say(f"console    {self._console_note}")
+        everyone = [*self._etcd, self._s3, *self._brokers, *self._console]
         while not self._wakeup.asked_to_leave:
             self._tend([child for child in everyone if self._may_start(child)])
             calm = all(child.state in (ChildState.UP, ChildState.PAUSED) for child in everyone)
@@ -131,6 +156,7 @@ class Supervisor:
         except OSError as problem:
             self._say(f"cluster.json cannot be removed: {problem}")
         self._say("stopping")
+        self._stop(self._console)
         self._stop(self._brokers)
         self._stop([self._s3])
         self._stop(self._etcd)

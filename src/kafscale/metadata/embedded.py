@@ -67,6 +67,7 @@ class EmbeddedMetadataStore:
         if synchronous not in SYNCHRONOUS:  # SQLite itself would pass over a misspelt one
             raise ValueError(f"synchronous is one of {', '.join(SYNCHRONOUS)}, not {synchronous!r}")
         self._path = path
+        self._synchronous = synchronous
         self._clock = clock
         self._feed = Feed()
         self._leases: dict[LeaseId, Lease] = {}
@@ -167,7 +168,10 @@ class EmbeddedMetadataStore:
 
     def _commit(self, writes: Sequence[Put | Remove], guards: Sequence[Compare] = ()) -> Change:
         database = self._writer
+        synced = any(isinstance(write, Put) and write.synced for write in writes)
         try:
+            if synced:
+                database.execute("PRAGMA synchronous = FULL")
             database.execute("BEGIN IMMEDIATE")
             try:
                 self._compare(guards)
@@ -178,6 +182,9 @@ class EmbeddedMetadataStore:
             database.execute("COMMIT")
         except sqlite3.Error as failed:
             raise MetadataUnavailable(f"cannot write {self._path}: {failed}") from failed
+        finally:
+            if synced:
+                database.execute(f"PRAGMA synchronous = {self._synchronous}")
         return change
 
     def _compare(self, guards: Sequence[Compare]) -> None:
@@ -197,7 +204,7 @@ class EmbeddedMetadataStore:
         for write in writes:
             database.execute("DELETE FROM leased WHERE key = ?", (write.key,))
             match write:
-                case Put(key, value, lease):
+                case Put(key=key, value=value, lease=lease):
                     database.execute(_PUT, (key, value, change.version))
                     change.written.append(Entry(key, value, change.version))
                     if lease is not None:

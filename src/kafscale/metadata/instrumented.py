@@ -1,7 +1,8 @@
 """A metadata store that reports how long everything took, and remembers when it last answered.
 
 Next door: what is made of the reports (engine/metrics/series.py), who asks whether it answers
-(broker/readiness.py). Leases are renewed by the store itself; only taking one is seen here.
+(broker/operating/readiness.py). Leases are renewed by the store itself; only taking one is seen
+here.
 """
 
 from collections.abc import Awaitable, Callable, Sequence

@@ -21,9 +21,18 @@ Next door: the store itself (store.py). Never here: segment lists, heartbeats.
     /kafscale/decoys                                       a secret, for users that do not exist
     /kafscale/tokens/{token}                               a delegation token
     /kafscale/quotas/{type}={name}/{type}={name}           of clients; no name: the default
+    /kafscale/group-configs/{group}                        what a group has set of its own
     /kafscale/consumers/{group}/coordinator                the broker that writes the others
     /kafscale/consumers/{group}/metadata
     /kafscale/consumers/{group}/offsets/{topic}/{partition}
+    /kafscale/consumers/{group}/pending/{id}               offsets that a transaction may commit
+    /kafscale/transactions/{id}/row                        a transactional id: transactions/rows.py
+    /kafscale/transactions/{id}/places/{token}             partitions registered with it
+    /kafscale/transactions/{id}/marked/{token}             those of them that have their marker
+    /kafscale/transactions/{id}/sessions/{token}           who holds its records in memory
+    /kafscale/transactions/{id}/kept/{token}               those that have written them
+    /kafscale/endings/{id}                                 decided, and not all have their marker
+    /kafscale/producers/{producer_id}                      the transactional id of a producer
     /kafscale/subscriptions/{topic}/{group}/{partition}    beside the committed offset
 """
 
@@ -37,6 +46,7 @@ import msgspec
 
 from kafscale.model.endpoints import PLAINTEXT, Endpoint
 from kafscale.model.errors import CorruptObject
+from kafscale.model.group_types import CLASSIC
 from kafscale.model.topics import LaneRange, Move
 
 ROOT: Final = "/kafscale"
@@ -51,6 +61,7 @@ BROKERS: Final = f"{ROOT}/brokers/"
 CONTROLLER: Final = f"{ROOT}/controller"
 MEMBERS: Final = f"{ROOT}/members"
 CONSUMERS: Final = f"{ROOT}/consumers/"
+GROUP_CONFIGS: Final = f"{ROOT}/group-configs/"
 SUBSCRIPTIONS: Final = f"{ROOT}/subscriptions/"
 REMOVALS: Final = f"{ROOT}/removals/"
 CHANGES: Final = f"{ROOT}/changes/"
@@ -62,6 +73,11 @@ SCRAM: Final = f"{ROOT}/scram/"
 DECOYS: Final = f"{ROOT}/decoys"
 TOKENS: Final = f"{ROOT}/tokens/"
 QUOTAS: Final = f"{ROOT}/quotas/"
+TENANTS: Final = f"{ROOT}/tenants/"
+
+TRANSACTIONS: Final = f"{ROOT}/transactions/"
+ENDINGS: Final = f"{ROOT}/endings/"
+PRODUCERS: Final = f"{ROOT}/producers/"
 
 PACKED_FROM_BYTES: Final = 256 << 10  # of a group's record
 
@@ -142,6 +158,22 @@ def quota_entity(name: str) -> tuple[tuple[str, str | None], ...]:
     return tuple((kind, text_of(text) if mark else None) for kind, mark, text in parts)
 
 
+def tenant(name: str) -> str:
+    """The key of a tenant."""
+    return f"{TENANTS}{segment(name)}"
+
+
+def namespace(tenant_name: str, name: str) -> str:
+    """The key of a tenant's namespace."""
+    return f"{tenant(tenant_name)}/{segment(name)}"
+
+
+def namespace_named_by(key: str) -> tuple[str, str]:
+    """Tenant and namespace of such a key; the namespace of a tenant's own key is empty."""
+    first, _, second = key.removeprefix(TENANTS).partition("/")
+    return text_of(first), text_of(second)
+
+
 def group(group_id: str) -> str:
     """The prefix of every key of a consumer group."""
     return f"{CONSUMERS}{segment(group_id)}/"
@@ -214,6 +246,54 @@ def subscription_named_by(key: str) -> tuple[str, str, int] | None:
     if not key.startswith(SUBSCRIPTIONS) or len(parts) != _SUBSCRIPTION_PARTS:
         return None
     return (text_of(parts[0]), text_of(parts[1]), int(parts[2])) if parts[2].isdecimal() else None
+
+
+def transaction(transactional_id: str) -> str:
+    """The prefix of every key of a transactional id."""
+    return f"{TRANSACTIONS}{segment(transactional_id)}/"
+
+
+def transaction_row(transactional_id: str) -> str:
+    """The key that every write about a transactional id compares."""
+    return f"{transaction(transactional_id)}row"
+
+
+def transaction_places(transactional_id: str, token: str = "") -> str:
+    """The key of some registered partitions, or the prefix of all."""
+    return f"{transaction(transactional_id)}places/{token}"
+
+
+def transaction_marked(transactional_id: str, token: str = "") -> str:
+    """The key of some partitions that have their marker, or the prefix of all."""
+    return f"{transaction(transactional_id)}marked/{token}"
+
+
+def transaction_sessions(transactional_id: str, token: str, *, are_kept: bool) -> str:
+    """The key of sessions that hold a transaction's records, or have written them."""
+    return f"{transaction(transactional_id)}{'kept' if are_kept else 'sessions'}/{token}"
+
+
+def transaction_named_by(key: str) -> str | None:
+    """The transactional id that this key is the row of, None for any other key."""
+    parts = key.removeprefix(TRANSACTIONS).split("/")
+    is_row = key.startswith(TRANSACTIONS) and parts[1:] == ["row"]
+    return text_of(parts[0]) if is_row else None
+
+
+def ending(transactional_id: str) -> str:
+    """The key that is there while a decided transaction lacks a marker somewhere."""
+    return f"{ENDINGS}{segment(transactional_id)}"
+
+
+def producer(producer_id: int) -> str:
+    """The key of a transactional producer."""
+    return f"{PRODUCERS}{producer_id}"
+
+
+def pending_offsets(group_id: str, transactional_id: str | None = None) -> str:
+    """The key of what a transaction may commit for a group, or the prefix of all."""
+    last = "" if transactional_id is None else segment(transactional_id)
+    return f"{group(group_id)}pending/{last}"
 
 
 class AclRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -309,11 +389,45 @@ class CommittedOffset(msgspec.Struct, frozen=True, kw_only=True):
     topic_id: str = ""
 
 
+class PlacesRow(msgspec.Struct, frozen=True, kw_only=True):
+    """Partitions that a transaction writes to, or that have its marker."""
+
+    topics: list[tuple[str, str, list[int]]]  # topic id, name, partitions
+    turn: int
+
+
+class ProducerRow(msgspec.Struct, frozen=True, kw_only=True):
+    """The transactional id that a producer id was given to.
+
+    Or, after a recovery, the transactions of a producer that markers in the bucket call committed:
+    the epoch of their records, and their turn.
+    """
+
+    transactional_id: str = ""
+    committed: list[tuple[int, int]] = []
+
+
+class PendingOffset(msgspec.Struct, array_like=True, frozen=True):
+    """An offset that is committed if its transaction is."""
+
+    topic: str
+    partition: int
+    value: CommittedOffset
+
+
+class PendingOffsets(msgspec.Struct, frozen=True, kw_only=True):
+    """What one transaction commits for one group."""
+
+    turn: int
+    offsets: list[PendingOffset]
+
+
 class SubscriptionRow(msgspec.Struct, frozen=True, kw_only=True):
     """A subscription: with a committed offset in one commit, written by the partition's owner."""
 
     acknowledged_to: int  # the committed offset; another one there is a reset by other tools
     spans: bytes = b""  # acknowledged messages beyond it: subscriptions/snapshot.py
+    returned: bytes = b""  # messages that were handed back, and how often: the same
     topic_id: str
     created_at: str
     properties: dict[str, str] = {}
@@ -337,6 +451,22 @@ class AssignedTopic(msgspec.Struct, frozen=True, kw_only=True):
     partitions: list[int]
 
 
+class ConsumerMemberRow(msgspec.Struct, frozen=True, kw_only=True):
+    """What only members of consumer groups have. Partitions are listed by topic id."""
+
+    rack: str | None = None
+    names: list[str] = []
+    regex: str = ""
+    matched: list[str] = []
+    assignor: str = ""
+    epoch: int
+    previous_epoch: int
+    state: str
+    assigned: dict[str, list[int]] = {}
+    revoking: dict[str, list[int]] = {}
+    target: dict[str, list[int]] = {}
+
+
 class GroupMemberRow(msgspec.Struct, frozen=True, kw_only=True):
     """A group member in readable form, and its own bytes, which are the ones brokers use."""
 
@@ -350,6 +480,7 @@ class GroupMemberRow(msgspec.Struct, frozen=True, kw_only=True):
     rebalance_timeout_ms: int
     protocols: list[tuple[str, bytes]] = []
     assignment_bytes: bytes = b""
+    consumer: ConsumerMemberRow | None = None  # of members of consumer groups
 
 
 class GroupHead(msgspec.Struct, frozen=True, kw_only=True):
@@ -357,6 +488,7 @@ class GroupHead(msgspec.Struct, frozen=True, kw_only=True):
 
     state: str
     protocol_type: str
+    group_type: str = CLASSIC
 
 
 class GroupRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -367,7 +499,9 @@ class GroupRow(msgspec.Struct, frozen=True, kw_only=True):
     protocol_type: str
     protocol: str
     leader: str
-    generation_id: int
+    generation_id: int  # of a consumer group: its epoch
+    group_type: str = CLASSIC
+    target_epoch: int = 0  # of a consumer group: the epoch that its target was made for
     members: dict[str, GroupMemberRow] = {}
     state_at: str = ""  # when this was written; for an empty group: since when it has been empty
 
@@ -391,6 +525,7 @@ class BrokerRow(msgspec.Struct, frozen=True, kw_only=True):
     incarnation: int = 0  # another one with every registration
     leaving: bool = False
     generation: int = 0  # of members: the broker has let go of what it lost up to this one
+    transaction_version: int = 0  # the highest that the broker knows
 
     def by_listener(self) -> dict[str, Endpoint]:
         """Where clients reach the broker; an earlier version has one listener, PLAINTEXT."""
@@ -417,6 +552,7 @@ class MemberList(msgspec.Struct, frozen=True, kw_only=True):
     generation: int
     previous: int = 0
     brokers: tuple[MemberRow, ...] = ()
+    transaction_version: int = 0  # that all brokers know; it never falls
 
 
 class BrokerName(msgspec.Struct, frozen=True, kw_only=True):

@@ -41,6 +41,7 @@ class Put:
     key: str
     value: bytes
     lease: LeaseId | None = None
+    synced: bool = False  # what is written with it must outlast a loss of power
 
 
 @dataclass(frozen=True, slots=True)

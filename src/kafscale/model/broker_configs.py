@@ -23,6 +23,9 @@ class BrokerConfig:
 
 METRICS_PORT: Final = "kafscale.metrics.port"  # by which tools find the page for operators
 METRICS_TLS: Final = "kafscale.metrics.tls"  # whether the page is encrypted
+METRICS_ADDRESS: Final = "kafscale.metrics.address"  # the page's URL, without a path
+VERSION: Final = "kafscale.version"
+FEATURES: Final = "kafscale.features"  # what this broker has, with commas between
 
 # What a topic's setting is called where it is the broker's, which topics without one go by.
 BROKER_NAME_OF: Final[dict[str, str]] = {

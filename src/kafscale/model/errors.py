@@ -26,7 +26,10 @@ protocol's codes in one table (gateways/kafka/calls/errors.py); a test checks th
         InvalidGroupId  UnknownMember  OffsetMetadataTooLarge  IllegalGeneration
         InconsistentProtocol  InvalidSessionTimeout  RebalanceInProgress  MemberIdRequired
         GroupFull  GroupMemoryFull  FencedInstance  GroupNotEmpty  GroupNotFound  GroupIsGoing
-        GroupSubscribed  NotTheCoordinator
+        GroupIsRebalancing  GroupSubscribed  NotTheCoordinator
+      TransactionError      transactions
+        InvalidTransactionState  TransactionPending  ProducerFenced  InvalidProducerMapping
+        InvalidTransactionTimeout  TransactionAbortable  TransactionNotFound  UnstableOffset
       AuthenticationFailed  a client has not proved who it is
       TokenError            delegation tokens
         TokensDisabled  TokenNotFound  TokenOwnerMismatch  TokenExpired
@@ -183,6 +186,14 @@ class UnknownTopicId(TopicError):
     """No topic has this id."""
 
 
+class UnknownNamespace(TopicError):
+    """There is no such tenant or namespace."""
+
+
+class NamespaceExists(TopicError):
+    """There is such a tenant or namespace already."""
+
+
 class TopicExists(TopicError):
     """The name is taken."""
 
@@ -279,6 +290,46 @@ class FencedInstance(GroupError):
     """Another process has taken over this static member."""
 
 
+class FencedMemberEpoch(GroupError):
+    """The member's epoch is not the group's for it: the member must give up all and join again."""
+
+
+class UnreleasedInstance(GroupError):
+    """A static member that has not gone away has this instance id."""
+
+
+class UnsupportedAssignor(GroupError):
+    """The coordinator has no assignor of this name."""
+
+
+class StaleMemberEpoch(GroupError):
+    """The member's epoch is out of date: the member tries again with its present one."""
+
+
+class InvalidGroupConfig(GroupError):
+    """A group cannot have this setting, or not this value of it."""
+
+
+class InvalidRecordState(GroupError):
+    """A consumer decides about a message that it does not have."""
+
+
+class ShareSessionNotFound(GroupError):
+    """The broker has no share session of this member."""
+
+
+class InvalidShareSessionEpoch(GroupError):
+    """A request of a share session was lost, or came twice."""
+
+
+class ShareSessionLimitReached(GroupError):
+    """The broker has as many share sessions as it may have."""
+
+
+class InvalidRegularExpression(GroupError):
+    """The pattern of a subscription cannot be read."""
+
+
 class GroupNotEmpty(GroupError):
     """The group has members and cannot be deleted."""
 
@@ -291,6 +342,10 @@ class GroupIsGoing(GroupError):
     """The group is being deleted: the client may try again afterwards."""
 
 
+class GroupIsRebalancing(GroupError):
+    """The group's members are joining: the client may try again afterwards."""
+
+
 class GroupSubscribed(GroupError):
     """The group's members read this topic: its offsets cannot be deleted."""
 
@@ -301,6 +356,42 @@ class NotTheCoordinator(GroupError):
 
 class OffsetMetadataTooLarge(GroupError):
     """The metadata of a committed offset is longer than allowed."""
+
+
+class TransactionError(KafscaleError):
+    """Something about a transaction or the producer that has it."""
+
+
+class InvalidTransactionState(TransactionError):
+    """The transaction is in no state in which this could be done."""
+
+
+class TransactionPending(TransactionError):
+    """The producer's last transaction is ending: the client must try again."""
+
+
+class ProducerFenced(TransactionError):
+    """A newer instance of the producer has its transactional id."""
+
+
+class InvalidProducerMapping(TransactionError):
+    """The transactional id is not this producer's, or is not known."""
+
+
+class InvalidTransactionTimeout(TransactionError):
+    """The timeout is not positive, or longer than the broker allows."""
+
+
+class TransactionAbortable(TransactionError):
+    """The client must abort the transaction, and can go on with the next one."""
+
+
+class TransactionNotFound(TransactionError):
+    """There is no such transactional id."""
+
+
+class UnstableOffset(TransactionError):
+    """A transaction that has not ended yet would change this committed offset."""
 
 
 class AuthenticationFailed(KafscaleError):

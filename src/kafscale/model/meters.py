@@ -2,7 +2,7 @@
 
 Here: plain numbers in slots. A caller looks a series up once by its label values and keeps it.
 Next door: which series a broker has (engine/metrics/series.py), the HTTP page that shows them
-(broker/ops_http.py). Never here: clocks, sockets, threads.
+(gateways/ops_http.py). Never here: clocks, sockets, threads.
 
 A scrape runs in the event loop, so it must be cheap: the text before each number is made when
 the series is created, and a scrape only appends numbers, in steps between which others can run.

@@ -1,7 +1,8 @@
 """Topic names and topic ids.
 
 Here: which names a topic may have, and topic ids in their three forms.
-Next door: what a topic is (topics.py), what objects are called (log/formats/keys.py).
+Next door: what a topic is (topics.py), tenants and namespaces (tenancy.py), what objects are called
+(log/formats/keys.py).
 """
 
 import base64
@@ -18,23 +19,41 @@ MAX_TOPIC_NAME: Final = 249
 ZERO_TOPIC_ID: Final = TopicId(bytes(16))  # means "no id" in the protocol
 # Kafka keeps this one for its own metadata log.
 _RESERVED_IDS: Final = frozenset({ZERO_TOPIC_ID, TopicId(bytes(15) + b"\x01")})
-_INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+CONSUMER_OFFSETS: Final = "__consumer_offsets"
+_INTERNAL: Final = frozenset({CONSUMER_OFFSETS, "__transaction_state", "__share_group_state"})
 _LEGAL: Final = re.compile(r"[A-Za-z0-9._-]+")
 
 
 def check_topic_name(name: str) -> None:
-    """Raise InvalidTopicName, with the reason, unless a topic may have this name."""
+    """Raise InvalidTopicName, with the reason, unless a topic may be kept under this name.
+
+    It has one part, or three: those are tenant, namespace and topic.
+    """
+    parts = name.split("/")
+    if len(parts) not in (1, 3):
+        raise InvalidTopicName(f"a name is 'topic' or 'tenant/namespace/topic', not {name!r}")
+    _check_length(name)
+    for part in parts:
+        check_short_name(part)
+
+
+def check_short_name(name: str) -> None:
+    """Raise InvalidTopicName, with the reason, unless a name of one part may be this."""
     if not name:
         raise InvalidTopicName("a topic's name cannot be empty")
     if name in {".", ".."}:
         raise InvalidTopicName(f"a topic's name cannot be {name!r}")
-    if len(name) > MAX_TOPIC_NAME:
-        raise InvalidTopicName(
-            f"a topic's name has at most {MAX_TOPIC_NAME} characters, this one {len(name)}"
-        )
+    _check_length(name)
     if not _LEGAL.fullmatch(name):
         raise InvalidTopicName(
             f"a topic's name has only letters, digits, '.', '_' and '-', not {name!r}"
+        )
+
+
+def _check_length(name: str) -> None:
+    if len(name) > MAX_TOPIC_NAME:
+        raise InvalidTopicName(
+            f"a topic's name has at most {MAX_TOPIC_NAME} characters, this one {len(name)}"
         )
 
 

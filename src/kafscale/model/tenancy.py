@@ -10,8 +10,10 @@ Here: which of these forms mean the same topic. Next door: which names a topic m
 from typing import Final, NamedTuple
 
 from kafscale.model.errors import InvalidTopicName
+from kafscale.model.names import is_internal
 
 _PERSISTENT: Final = "persistent://"
+_KAFKAS_OWN: Final = "__kafka"  # the namespace of topics that Kafka's brokers have for themselves
 
 
 class Tenancy(NamedTuple):
@@ -35,10 +37,14 @@ class Tenancy(NamedTuple):
             raise InvalidTopicName(f"a name is 'topic' or 'tenant/namespace/topic', not {name!r}")
         if parts[:-1] == [self.tenant, self.namespace]:
             return parts[-1]
+        if parts[:-1] == [self.tenant, _KAFKAS_OWN] and is_internal(parts[-1]):
+            return parts[-1]
         return short
 
     def full(self, canonical: str) -> str:
         """The longest form of a name."""
+        if is_internal(canonical):
+            return f"{_PERSISTENT}{self.tenant}/{_KAFKAS_OWN}/{canonical}"
         if "/" in canonical:
             return f"{_PERSISTENT}{canonical}"
         return f"{_PERSISTENT}{self.tenant}/{self.namespace}/{canonical}"

@@ -40,6 +40,7 @@ class TopicConfig:
 
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
+LONGEST_SCHEMA: Final = 256 << 10
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}")
 _RELEASE: Final = re.compile(r"([0-9]{1,9})\.([0-9]{1,9})(?:\.[0-9]+){0,2}(?:-IV[0-9]+)?")
 _REPLICAS: Final = re.compile(r"\*|[0-9]+:[0-9]+(,[0-9]+:[0-9]+)*")
@@ -52,6 +53,15 @@ def _text(
     return TopicConfig(
         name, ConfigType.STRING, default, expected, one_of.__contains__, honoured, doc
     )
+
+
+def _free(name: str, doc: str, expected: str, is_legal: Callable[[str], bool]) -> TopicConfig:
+    """Text that may be empty."""
+
+    def is_empty_or_legal(value: str) -> bool:
+        return not value.strip() or is_legal(value)
+
+    return TopicConfig(name, ConfigType.STRING, "", expected, is_empty_or_legal, True, doc)
 
 
 def _flag(name: str, doc: str, *, default: str = "false", honoured: bool = False) -> TopicConfig:
@@ -103,6 +113,29 @@ def _is_replicas(value: str) -> bool:
     return not value or _REPLICAS.fullmatch(value) is not None
 
 
+def _is_location(value: str) -> bool:
+    """A folder: s3://bucket/path, file:///path or an absolute path; {topic} in it is replaced."""
+    text = value.strip()
+    if len(text) > 1024 or not text.isprintable() or any(sign in text for sign in "?#@ "):
+        return False
+    is_bucket = re.fullmatch(r"s3://[^/]+/.*[^/].*", text) is not None
+    path = text.removeprefix("file://")
+    return is_bucket or (path.startswith("/") and path.strip("/") != "" and ".." not in path)
+
+
+def _is_address(value: str) -> bool:
+    text = value.strip()
+    return len(text) <= 1024 and re.fullmatch(r"https?://[^\s@?#]+", text) is not None
+
+
+def _is_word(value: str) -> bool:
+    return re.fullmatch(r"[A-Za-z0-9._/-]{1,249}", value.strip()) is not None
+
+
+def _is_schema(value: str) -> bool:
+    return len(value) <= LONGEST_SCHEMA
+
+
 def _is_log_count(value: str) -> bool:
     text = value.strip()
     return text == "-1" or (bool(_INTEGER.fullmatch(text)) and 1 <= int(text) <= INT_MAX)
@@ -130,6 +163,9 @@ def magic_of(format_version: str) -> int | None:
 
 
 FIXED_AT_CREATION: Final = ("offset.range",)
+# How the bytes of a value are read; the pipeline's own list is the same one.
+VALUE_FORMATS: Final = ("binary", "string", "json", "avro", "protobuf")
+VALUE_FRAMINGS: Final = ("none", "confluent")
 # What a topic is made of: changing it moves every record.
 WHERE_IT_LIES: Final = ("physical.partitions", "storage.placement")
 
@@ -152,6 +188,9 @@ TOPIC_CONFIGS: Final[dict[str, TopicConfig]] = {
         _text("kafscale.acks1", "durable",
               "What acks=1 waits for: the object, or the broker's memory.",
               one_of=("durable", "buffered"), honoured=True),
+        _flag("kafscale.deduplication",
+              "Store no message of a Pulsar producer whose sequence id is not above its last one.",
+              honoured=True),
         _flag("kafscale.fetch.buffered",
               "Let consumers see records before they are committed.", honoured=True),
         _long("max.compaction.lag.ms", LONG_MAX,
@@ -192,6 +231,49 @@ TOPIC_CONFIGS: Final[dict[str, TopicConfig]] = {
         _text("storage.placement", "dedicated",
               "dedicated: own logs; shared: lanes of many topics' logs; a change moves the topic.",
               one_of=("dedicated", "shared"), honoured=True),
+        _flag("transactions.buffered",
+              "Hold the records of a transaction in memory, and write them with its commit.",
+              honoured=True),
+        # What table the pipeline keeps of the topic.
+        _text("table.format", "none", "The table that the pipeline keeps of this topic.",
+              one_of=("none", "parquet", "delta", "iceberg"), honoured=True),
+        _free("table.location", "Where the table lies; empty: in the bucket, below @tables.",
+              "s3://bucket/path, file:///path or an absolute path", _is_location),
+        _text("table.mode", "append",
+              "append: a row per record; upsert: the newest row of each key.",
+              one_of=("append", "upsert"), honoured=True),
+        _text("table.value.format", "binary", "How values become columns.",
+              one_of=VALUE_FORMATS, honoured=True),
+        _free("table.value.schema",
+              "json: 'id bigint, name string'; avro: the schema; protobuf: descriptors in base64.",
+              f"at most {LONGEST_SCHEMA} characters", _is_schema),
+        _free("table.value.message", "protobuf: which message.", "a name such as shop.Order",
+              _is_word),
+        _text("table.value.framing", "none",
+              "confluent: values begin with the number of a schema, which is passed over.",
+              one_of=VALUE_FRAMINGS, honoured=True),
+        _free("table.schema.registry", "Where the schemas are that values name.",
+              "http://host:port without credentials", _is_address),
+        _free("table.value.subject", "Subject in the registry; empty: TOPIC-value.",
+              "a name of letters, digits, dots, dashes and slashes", _is_word),
+        _text("table.partition.by", "default",
+              "Folders by event time; default: day, none where mode is upsert.",
+              one_of=("default", "day", "hour", "none"), honoured=True),
+        _long("table.freshness.ms", 60000, "How old a committed record may be that is no row yet.",
+              low=1000, honoured=True),
+        _int("table.priority", 0, "Which of several late tables is served first: the highest.",
+             low=-100, high=100, honoured=True),
+        _long("table.retention.ms", -1, "Age at which rows leave the table; -1: never.",
+              low=-1, honoured=True),
+        _long("table.snapshot.retention.ms", 604800000,
+              "How long older versions of the table can be read.", low=3600000, honoured=True),
+        _int("table.file.bytes", 134217728, "Size that small files of the table are joined to.",
+             low=1 << 20, honoured=True),
+        _flag("table.allow.gaps",
+              "Go on where records expired before they became rows; else that is an error.",
+              honoured=True),
+        _free("table.group", "Tables of one group are brought to the same moment together.",
+              "a name of letters, digits, dots, dashes and slashes", _is_word),
         # What Kafka knows and a bucket has no use for.
         _int("compression.gzip.level", -1, "Inert: codecs use their usual level.", low=-1, high=9),
         _int("compression.lz4.level", 9, "Inert: codecs use their usual level.", low=1, high=17),

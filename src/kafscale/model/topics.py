@@ -12,6 +12,7 @@ from typing import Final, Literal
 import msgspec
 
 from kafscale.model.errors import CorruptObject, InvalidTopicConfig
+from kafscale.model.table_settings import TableSettings, check_table
 from kafscale.model.topic_configs import TOPIC_CONFIGS, TopicConfig, magic_of
 
 
@@ -83,6 +84,11 @@ class TopicDescriptor(msgspec.Struct, frozen=True, kw_only=True):
             moves=self.moves + 1,
         )
 
+    @property
+    def table(self) -> TableSettings | None:
+        """The table that the topic declares."""
+        return TableSettings.of(self.name, self.configs)
+
     def encode(self) -> bytes:
         """Write JSON that people can read too."""
         return msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
@@ -109,6 +115,7 @@ class TopicDefaults(msgspec.Struct, frozen=True, kw_only=True):
     index_interval_bytes: int = 4096
     compression_type: str = "producer"
     acks1: str = "durable"
+    deduplication: bool = False
     message_format_version: str = TOPIC_CONFIGS["message.format.version"].default
     placement: str = "dedicated"
 
@@ -122,6 +129,7 @@ class TopicDefaults(msgspec.Struct, frozen=True, kw_only=True):
             "index.interval.bytes": str(self.index_interval_bytes),
             "compression.type": self.compression_type,
             "kafscale.acks1": self.acks1,
+            "kafscale.deduplication": str(self.deduplication).lower(),
             "message.format.version": self.message_format_version,
         }
 
@@ -148,8 +156,10 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True):
     offset_range: int  # how many offsets a partition has
     max_magic: int  # newest message format handed to consumers
     down_conversion: bool  # whether they are handed older ones than is stored
+    deduplication: bool  # by the sequence ids of producers that are known by name
     fetch_buffered: bool
     acks1_buffered: bool
+    transactions_buffered: bool
 
     @staticmethod
     def of(configs: Mapping[str, str], defaults: TopicDefaults) -> "TopicSettings":
@@ -177,18 +187,24 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True):
             offset_range=int(value["offset.range"]),
             max_magic=magic_of(value["message.format.version"]) or 0,
             down_conversion=value["message.downconversion.enable"].lower() == "true",
+            deduplication=value["kafscale.deduplication"].lower() == "true",
             fetch_buffered=value["kafscale.fetch.buffered"].lower() == "true",
             acks1_buffered=value["kafscale.acks1"] == "buffered",
+            transactions_buffered=value["transactions.buffered"].lower() == "true",
         )
 
 
 def validate_configs(configs: Mapping[str, str | None]) -> None:
-    """Raise InvalidTopicConfig at the first unknown setting or illegal value."""
+    """Raise InvalidTopicConfig at the first unknown setting or illegal value.
+
+    `configs` are all settings of a topic: some of them can contradict each other.
+    """
     for name, value in configs.items():
         config = TOPIC_CONFIGS.get(name)
         if config is None:
             raise InvalidTopicConfig(f"{name}: no topic setting has this name")
         _check(config, value)
+    check_table(configs)
 
 
 def _check(config: TopicConfig, value: str | None) -> None:

@@ -44,6 +44,7 @@ TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
 
 MAX_SEQUENCE: Final = 2**31 - 1
+NAMED_BELOW: Final = -(1 << 62)  # the ids of producers that are known by name (named.py)
 
 _LENGTH: Final = struct.Struct(">i")
 _LEADER_EPOCH: Final = struct.Struct(">i")
@@ -100,6 +101,16 @@ class BatchHeader(NamedTuple):
     def log_append_time(self) -> bool:
         """Whether every record's time is max_timestamp_ms, set by the broker."""
         return self.attributes & LOG_APPEND_TIME != 0
+
+    @property
+    def is_named(self) -> bool:
+        """Whether its producer is known by name (named.py)."""
+        return self.producer_id < NAMED_BELOW
+
+    @property
+    def has_producer(self) -> bool:
+        """Whether a log remembers its producer, by id or by name."""
+        return self.producer_id >= 0 or self.producer_id < NAMED_BELOW
 
     @property
     def last_sequence(self) -> int:

@@ -27,8 +27,8 @@ from kafscale.records.batch import (
     LENGTH_PREFIX,
     MIN_BATCH_LENGTH,
     SIGNED_FROM,
+    TRANSACTIONAL,
     BatchHeader,
-    read_header,
 )
 from kafscale.records.compression import Codec, UnpackBudget, decompress
 from kafscale.records.framing import MIN_RECORD_SIZE, keyless
@@ -36,6 +36,7 @@ from kafscale.records.strides import check_records
 
 MAGIC: Final = 2
 MAGIC_AT: Final = 16  # the same place in all three formats
+_ATTRIBUTES_AT: Final = 22  # of the attributes' lower byte
 MIN_MESSAGE_LENGTH: Final = 14  # of the oldest format: nothing can be shorter
 NO_LIMIT: Final = 2**63 - 1
 MAX_PRODUCER_ID: Final = 2**62 - 1
@@ -66,9 +67,12 @@ def peek_magic(records: memoryview | None) -> int | None:
 
 def is_transactional(records: memoryview | None) -> bool:
     """Whether the first batch says that it is part of a transaction; it may still be a bad one."""
-    if records is None or len(records) < HEADER_SIZE or records[MAGIC_AT] != MAGIC:
-        return False
-    return read_header(records).is_transactional
+    return (
+        records is not None
+        and len(records) >= HEADER_SIZE
+        and records[_ATTRIBUTES_AT] & TRANSACTIONAL != 0
+        and records[MAGIC_AT] == MAGIC
+    )
 
 
 def validate(

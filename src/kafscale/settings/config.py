@@ -14,6 +14,7 @@ from kafscale.model.endpoints import PLAINTEXT
 from kafscale.model.topics import TopicDefaults
 from kafscale.settings.listeners import (
     AdvertisedListeners,
+    ListenerConflict,
     Listeners,
     ListenerSetting,
     with_advertised,
@@ -26,6 +27,7 @@ from kafscale.settings.sections import (
     BrokerSection,
     CacheSection,
     CompressionSection,
+    ConsoleSection,
     ConsumerSection,
     EtcdSection,
     FluvioSection,
@@ -39,6 +41,7 @@ from kafscale.settings.sections import (
     Section,
     StorageSection,
     TopicsSection,
+    TransactionsSection,
 )
 from kafscale.settings.security import SaslSection, TlsSection
 from kafscale.virtual.rules import LayoutRules, PartitionLayout
@@ -59,6 +62,7 @@ class Config(Section, frozen=True):
     storage: StorageSection = StorageSection()
     cache: CacheSection = CacheSection()
     consumer: ConsumerSection = ConsumerSection()
+    transactions: TransactionsSection = TransactionsSection()
     compression: CompressionSection = CompressionSection()
     topics: TopicsSection = TopicsSection()
     mapping: MappingSection = MappingSection()
@@ -69,6 +73,7 @@ class Config(Section, frozen=True):
     quota: QuotaSection = QuotaSection()
     audit: AuditSection = AuditSection()
     prices: PricesSection = PricesSection()
+    console: ConsoleSection = ConsoleSection()
 
     @property
     def store_kind(self) -> Literal["memory", "s3", "files"]:
@@ -116,6 +121,17 @@ class Config(Section, frozen=True):
         return with_advertised(rows, self.advertised_listeners or ())
 
     @property
+    def pulsar_listener(self) -> ListenerSetting:
+        """The listener of Kafka's that the Pulsar door is like. Raises ListenerConflict."""
+        rows, name = self.all_listeners, self.pulsar.listener
+        if name is None:
+            return rows[0]
+        for row in rows:
+            if row.name == name.upper():
+                return row
+        raise ListenerConflict(f"pulsar.listener: there is no listener {name}")
+
+    @property
     def flush_interval_ms(self) -> int:
         """Without a setting: a PUT to a bucket costs money and a round trip; to a file, little."""
         if self.storage.flush_interval_ms is not None:
@@ -143,11 +159,11 @@ class Config(Section, frozen=True):
         Every member of a group chooses these times for itself. Configurations of other brokers
         name them, so they are accepted.
         """
-        fields = ("session_timeout_ms", "heartbeat_interval_ms", "rebalance_timeout_ms")
+        fields = ("rebalance_timeout_ms", "max_poll_interval_ms")
         names = {field.name: field.encode_name for field in msgspec.structs.fields(ConsumerSection)}
         return [
             f"consumer.{names[field]}"
-            for field in (*fields, "max_poll_interval_ms")
+            for field in fields
             if getattr(self.consumer, field) is not None
         ]
 
@@ -168,6 +184,7 @@ class Config(Section, frozen=True):
             index_interval_bytes=self.storage.index_interval_bytes,
             compression_type=self.compression.type,
             acks1=self.storage.acks1,
+            deduplication=self.pulsar.deduplication,
             message_format_version=self.topics.message_format_version,
             placement=self.placement,
         )

@@ -4,7 +4,7 @@ Here: the two forms of `listeners`, and the rules between the listeners of one b
 has a list with name, host, port, advertisedHost and advertisedPort each. Variables and flags have
 Kafka's short form: INTERNAL://127.0.0.1:9092,EXTERNAL://0.0.0.0:9094.
 Next door: certificates and mechanisms (security.py), the other settings (sections.py), opening the
-listeners (broker/doors.py).
+listeners (broker/doors/listeners.py).
 """
 
 import ipaddress

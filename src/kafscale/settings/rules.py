@@ -14,16 +14,24 @@ from kafscale.settings.config import Config
 from kafscale.settings.listeners import (
     ListenerConflict,
     check_listeners,
+    is_encrypted,
     is_loopback,
     is_unspecified,
 )
 from kafscale.settings.sections import (
     AuthorizationSection,
     BrokerSection,
+    ConsoleSection,
     EtcdSection,
     S3Section,
 )
-from kafscale.settings.security import check_sections, check_security, is_authenticated
+from kafscale.settings.security import (
+    check_pulsar,
+    check_sections,
+    check_security,
+    fluvio_listener,
+    is_authenticated,
+)
 from kafscale.settings.values import MAX_INT32, ConfigError
 
 
@@ -39,6 +47,7 @@ def check(config: Config) -> None:
         )
     _check_etcd(config.etcd)
     _check_authorization(config.authorization)
+    _check_console(config.console)
     try:
         config.layout_rules.check_limits(
             config.topics.max_partitions, config.topics.max_virtual_partitions
@@ -47,6 +56,32 @@ def check(config: Config) -> None:
         raise ConfigError(f"mapping: {problem}") from problem
 
 
+def _check_console(console: ConsoleSection) -> None:
+    if bool(console.tls.cert_file) != bool(console.tls.key_file):
+        missing, present = (
+            ("keyFile", "certFile") if console.tls.cert_file else ("certFile", "keyFile")
+        )
+        raise ConfigError(f"console.tls.{missing}: expected beside console.tls.{present}")
+    is_safe = is_loopback(console.host) or console.tls.cert_file
+    if not is_safe and not console.allow_insecure_bind:
+        raise ConfigError(
+            f"console.host: {console.host} is reachable from other machines and passwords would "
+            "not be encrypted; set console.tls.certFile, or console.allowInsecureBind to allow it"
+        )
+    if not _BASE_PATH.fullmatch(console.base_path):
+        raise ConfigError(
+            f"console.basePath: expected something like /kafscale/, found {console.base_path!r}"
+        )
+    for proxy in console.trusted_proxies:
+        try:
+            ipaddress.ip_network(proxy.strip(), strict=False)
+        except ValueError:
+            raise ConfigError(
+                f"console.trustedProxies: expected addresses or ranges, found {proxy!r}"
+            ) from None
+
+
+_BASE_PATH: Final = re.compile(r"/(?:[A-Za-z0-9._~-]+/)*")
 _NAMESPACE: Final = re.compile(r"(?!.*(?:^|/)\.\.?(?:/|$))[A-Za-z0-9._-]+(?:/[A-Za-z0-9._-]+)*")
 
 
@@ -75,8 +110,11 @@ def _check_addresses(config: Config) -> None:
             allow_insecure_bind=broker.allow_insecure_bind,
         )
         check_sections(config.tls, config.sasl)
-        for listener in listeners:
+        for listener in (*listeners, fluvio_listener(config.fluvio)):
             check_security(config.tls, config.sasl, listener)
+        if config.pulsar.listener is not None:
+            check_pulsar(config.sasl, config.pulsar_listener)
+            _check_relays(config)
     except ListenerConflict as problem:
         raise ConfigError(str(problem)) from problem
     for listener in listeners:
@@ -85,6 +123,15 @@ def _check_addresses(config: Config) -> None:
             raise ConfigError(
                 f"broker.metricsPort: expected another port than {other}, found {listener.port}"
             )
+
+
+def _check_relays(config: Config) -> None:
+    """Brokers connect to each other without TLS, and cannot show a client's certificate."""
+    if config.pulsar.proxy_through_service_url and is_encrypted(config.pulsar_listener.protocol):
+        raise ConfigError(
+            "pulsar.proxyThroughServiceUrl: expected a pulsar.listener without TLS; "
+            "end TLS at the address that clients connect to"
+        )
 
 
 def _check_one_form(broker: BrokerSection) -> None:
@@ -214,6 +261,12 @@ def _check_sizes(config: Config) -> None:
         raise ConfigError(
             f"consumer.minSessionTimeoutMs: expected at most consumer.maxSessionTimeoutMs "
             f"({longest}), found {shortest}"
+        )
+    heartbeat, session = config.consumer.heartbeat_interval_ms, config.consumer.session_timeout_ms
+    if heartbeat >= session:
+        raise ConfigError(
+            f"consumer.heartbeatIntervalMs: expected less than consumer.sessionTimeoutMs "
+            f"({session}), found {heartbeat}"
         )
     for name, size in (
         ("socketSendBuffer", config.network.socket_send_buffer),

@@ -6,7 +6,7 @@ Next door: all sections together (config.py), what a value may look like (values
 """
 
 import re
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -15,6 +15,7 @@ from kafscale.model.secret import Secret
 from kafscale.settings.values import (
     Acks1,
     BrokerId,
+    ClientAuth,
     CompressionType,
     Encryption,
     FormatVersion,
@@ -38,6 +39,7 @@ Port = Annotated[int, Meta(ge=0, le=65535)]
 Count = Annotated[int, Meta(ge=0)]
 AtLeastOne = Annotated[int, Meta(ge=1)]
 TenantName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._=-]+$")]
+EtcdPrefix = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._/-]*$", max_length=200)]
 Samples = Annotated[int, Meta(ge=2, le=1000)]
 Milliseconds = Annotated[int, Meta(ge=0)]
 CpuShare = Annotated[float, Meta(gt=0, le=1)]
@@ -137,6 +139,7 @@ class EtcdSection(Section, frozen=True):
     gather_time: Seconds = Seconds(2)
     username: str | None = None
     password: Secret | None = None
+    prefix: EtcdPrefix = ""  # before every key, for fleets that share an etcd
     tls: EtcdTlsSection = EtcdTlsSection()
 
     def targets(self) -> tuple[str, ...]:
@@ -196,9 +199,10 @@ class CacheSection(Section, frozen=True):
 class ConsumerSection(Section, frozen=True):
     """Consumer groups."""
 
+    # Of members of consumer groups; members of classic groups choose their own.
+    session_timeout_ms: Milliseconds = 45000
+    heartbeat_interval_ms: Milliseconds = 5000
     # Accepted, without effect: see Config.without_effect.
-    session_timeout_ms: Milliseconds | None = None
-    heartbeat_interval_ms: Milliseconds | None = None
     rebalance_timeout_ms: Milliseconds | None = None
     max_poll_interval_ms: Milliseconds | None = None
     min_session_timeout_ms: Milliseconds = 6000
@@ -208,6 +212,15 @@ class ConsumerSection(Section, frozen=True):
     max_member_bytes: PositiveSize = PositiveSize(256 * _MI)  # of all groups of a broker
     offsets_retention_minutes: AtLeastOne = 10080
     offsets_retention_check_interval_ms: AtLeastOne = 600000
+    offsets_topic: bool = False  # committed offsets can be read as __consumer_offsets, too
+
+
+class TransactionsSection(Section, frozen=True):
+    """Transactional producers."""
+
+    max_timeout_ms: AtLeastOne = 900_000
+    id_expiration_ms: AtLeastOne = 604_800_000
+    look_interval_ms: AtLeastOne = 1000
 
 
 class CompressionSection(Section, frozen=True):
@@ -255,6 +268,15 @@ class FluvioSection(Section, frozen=True):
     advertised_host: str | None = None  # None: that of the first listener
     advertised_sc_port: Port | None = None
     advertised_spu_port: Port | None = None
+    protocol: Literal["PLAINTEXT", "SSL"] = "PLAINTEXT"
+    # What is not said here, the section `tls` says.
+    cert_file: str | None = None
+    key_file: str | None = None
+    ca_file: str | None = None
+    client_auth: ClientAuth | None = None
+    smart_modules: bool = True  # programs of clients are run on records
+    smart_module_memory: PositiveSize = PositiveSize(32 * _MI)  # of each of them
+    most_smart_modules: AtLeastOne = 32
 
 
 class LoggingSection(Section, frozen=True):
@@ -266,7 +288,9 @@ class LoggingSection(Section, frozen=True):
 
 
 class PulsarSection(Section, frozen=True):
-    """The door for Pulsar clients. It listens where the first listener of Kafka's does."""
+    """The door for Pulsar clients. It listens where a listener of Kafka's does: `listener`, or the
+    first one. Clients prove who they are as at `listener`; without it they are not asked.
+    """
 
     enabled: bool = True
     port: Port | None = None  # None: 6650, and no door if that is taken; 0: any free one
@@ -275,6 +299,10 @@ class PulsarSection(Section, frozen=True):
     http_port: Port | None = None  # of the admin API; None: there is none; 0: any free one
     tenant: TenantName = "public"  # of topics whose name has none
     namespace: TenantName = "default"
+    auto_create_namespaces: bool = True  # False: topics only in namespaces that were made
+    listener: str | None = None  # of Kafka's: its host, certificates and logins are this door's
+    deduplication: bool = False  # of topics that do not say it themselves
+    proxy_through_service_url: bool = False  # clients reach all brokers by one address
 
 
 class QuotaSection(Section, frozen=True):
@@ -290,6 +318,33 @@ class AuditSection(Section, frozen=True):
     file: str | None = None  # None: lines go to the broker's log
     max_file_size: PositiveSize = PositiveSize(100 * _MI)
     max_files: AtLeastOne = 10
+
+
+class ConsoleTlsSection(Section, frozen=True):
+    """TLS between browsers and the console."""
+
+    cert_file: str | None = None
+    key_file: str | None = None
+
+
+class ConsoleSection(Section, frozen=True):
+    """The web console, a process beside the broker. Credentials are no settings: see console.md."""
+
+    enabled: bool = True  # whether `kafscale serve` and `kafscale cluster up` start it
+    host: str = "127.0.0.1"
+    port: Port | None = None  # None: 8080, and no console if it is taken; 0: any free one
+    base_path: str = "/"  # the path below which a proxy shows it
+    read_only: bool = False
+    show_values: bool = True  # false: keys, values and headers of records are hidden
+    allowed_hosts: list[str] = []  # names that browsers may use for it, besides its address
+    trusted_proxies: list[str] = []  # addresses whose X-Forwarded-* headers count
+    tls: ConsoleTlsSection = ConsoleTlsSection()
+    allow_insecure_bind: bool = False
+    bootstrap: str | None = None  # None: the broker that it is started with
+    metrics: list[str] = []  # none: the pages that the brokers name
+    sql: bool = False  # whether people may query topics by SQL; Spark runs beside it
+    schema_registry: str | None = None  # where the schemas of framed records are
+    prometheus: str | None = None  # a server that keeps the brokers' metrics for weeks
 
 
 class PricesSection(Section, frozen=True):

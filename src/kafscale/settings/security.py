@@ -17,14 +17,12 @@ from kafscale.settings.listeners import (
     is_loopback,
     is_sasl,
 )
-from kafscale.settings.sections import Section
-from kafscale.settings.values import Seconds
+from kafscale.settings.sections import FluvioSection, Section
+from kafscale.settings.values import ClientAuth, Seconds
 
 PLAIN: Final = "PLAIN"
 OAUTHBEARER: Final = "OAUTHBEARER"
 MECHANISMS: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512", PLAIN, OAUTHBEARER)
-
-ClientAuth = Literal["none", "requested", "required"]
 
 
 class TlsSection(Section, frozen=True):
@@ -105,11 +103,46 @@ def tls_of(tls: TlsSection, row: ListenerSetting) -> ListenerTls | None:
     )
 
 
+def fluvio_listener(section: FluvioSection) -> ListenerSetting:
+    """Both ports of the Fluvio door, as one listener: what clients must show there."""
+    return ListenerSetting(
+        name="FLUVIO",
+        protocol=section.protocol,
+        port=section.sc_port or 0,
+        cert_file=section.cert_file,
+        key_file=section.key_file,
+        ca_file=section.ca_file,
+        client_auth=section.client_auth,
+    )
+
+
 def mechanisms_of(sasl: SaslSection, row: ListenerSetting) -> tuple[str, ...]:
     """The mechanisms of a listener; none if it has no SASL."""
     if not is_sasl(row.protocol):
         return ()
     return tuple(dict.fromkeys(one.upper() for one in row.mechanisms or sasl.mechanisms))
+
+
+def password_is_safe(sasl: SaslSection, row: ListenerSetting) -> bool:
+    """Whether clients of a listener may send passwords as they are."""
+    return is_encrypted(row.protocol) or sasl.allow_plain_without_tls
+
+
+def pulsar_methods(sasl: SaslSection, row: ListenerSetting) -> tuple[str, ...]:
+    """How Pulsar clients log in where Kafka's do so as at this listener; none: they do not."""
+    mechanisms = mechanisms_of(sasl, row)
+    has_passwords = any(one != OAUTHBEARER for one in mechanisms) and password_is_safe(sasl, row)
+    methods = [("basic", has_passwords), ("token", OAUTHBEARER in mechanisms)]
+    return tuple(name for name, is_offered in methods if is_offered)
+
+
+def check_pulsar(sasl: SaslSection, row: ListenerSetting) -> None:
+    """Refuse a listener that Pulsar clients could not log in at. Raises ListenerConflict."""
+    if is_sasl(row.protocol) and not pulsar_methods(sasl, row):
+        raise ListenerConflict(
+            f"pulsar.listener: Pulsar clients send passwords, and {row.protocol} of {row.name} "
+            "does not encrypt them; set sasl.allowPlainWithoutTls to allow it"
+        )
 
 
 def is_authenticated(tls: TlsSection, row: ListenerSetting) -> bool:
@@ -138,7 +171,7 @@ def _check_mechanism(sasl: SaslSection, row: ListenerSetting, mechanism: str) ->
     if mechanism == PLAIN:
         if not sasl.users_file:
             raise ListenerConflict(f"sasl.usersFile: listener {row.name} offers PLAIN, found none")
-        if not is_encrypted(row.protocol) and not sasl.allow_plain_without_tls:
+        if not password_is_safe(sasl, row):
             raise ListenerConflict(
                 f"listeners: {row.name}: PLAIN sends passwords and {row.protocol} does not encrypt "
                 "them; set sasl.allowPlainWithoutTls to allow it"

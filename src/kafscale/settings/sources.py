@@ -24,6 +24,7 @@ class Given(NamedTuple):
 
 CONFIG_VARIABLE: Final = "KAFSCALE_CONFIG"
 S3_VARIABLES: Final = "KAFSCALE_S3_"
+CONSOLE_VARIABLES: Final = "KAFSCALE_CONSOLE_"
 OF_THE_BROKER: Final = frozenset({"KAFSCALE_S3_BUCKET", "KAFSCALE_S3_NAMESPACE"})
 
 VARIABLES: Final[dict[str, str]] = {
@@ -74,6 +75,7 @@ VARIABLES: Final[dict[str, str]] = {
     "KAFSCALE_ETCD_LEASE_TTL": "etcd.leaseTtl",
     "KAFSCALE_ETCD_USERNAME": "etcd.username",
     "KAFSCALE_ETCD_PASSWORD": "etcd.password",
+    "KAFSCALE_ETCD_PREFIX": "etcd.prefix",
     "KAFSCALE_SEGMENT_BYTES": "storage.segmentBytes",
     "KAFSCALE_FLUSH_BYTES": "storage.flushBytes",
     "KAFSCALE_FLUSH_INTERVAL_MS": "storage.flushIntervalMs",
@@ -98,6 +100,22 @@ VARIABLES: Final[dict[str, str]] = {
     "KAFSCALE_LOG_FORMAT": "logging.format",
     "KAFSCALE_LOG_LONG_TURNS": "logging.longTurns",
     "KAFSCALE_AUDIT_FILE": "audit.file",
+    "KAFSCALE_CONSOLE_ENABLED": "console.enabled",
+    "KAFSCALE_CONSOLE_HOST": "console.host",
+    "KAFSCALE_CONSOLE_PORT": "console.port",
+    "KAFSCALE_CONSOLE_BASE_PATH": "console.basePath",
+    "KAFSCALE_CONSOLE_READ_ONLY": "console.readOnly",
+    "KAFSCALE_CONSOLE_SHOW_VALUES": "console.showValues",
+    "KAFSCALE_CONSOLE_ALLOWED_HOSTS": "console.allowedHosts",
+    "KAFSCALE_CONSOLE_TRUSTED_PROXIES": "console.trustedProxies",
+    "KAFSCALE_CONSOLE_TLS_CERT_FILE": "console.tls.certFile",
+    "KAFSCALE_CONSOLE_TLS_KEY_FILE": "console.tls.keyFile",
+    "KAFSCALE_CONSOLE_ALLOW_INSECURE_BIND": "console.allowInsecureBind",
+    "KAFSCALE_CONSOLE_BOOTSTRAP": "console.bootstrap",
+    "KAFSCALE_CONSOLE_METRICS": "console.metrics",
+    "KAFSCALE_CONSOLE_SQL": "console.sql",
+    "KAFSCALE_CONSOLE_SCHEMA_REGISTRY": "console.schemaRegistry",
+    "KAFSCALE_CONSOLE_PROMETHEUS": "console.prometheus",
 }
 
 # Keys of a file that have Kafka's own name beside ours.
@@ -127,7 +145,7 @@ FLAGS: Final[dict[str, str]] = {
 # Read by programs that may share an environment with the broker.
 _OTHER_PROGRAMS: Final = re.compile(
     r"KAFSCALE_(BOOTSTRAP|CONFIG|USER|PASSWORD|NEW_PASSWORD|PASSWORD_FILE|CA|PROPERTIES"
-    r"|(UI|CONSOLE|OPERATOR|PROXY|SPARK|TEST|BENCH)_.*)"
+    r"|SCHEMA_REGISTRY_AUTH|CONSOLE_GIVEN|(UI|OPERATOR|PROXY|SPARK|TEST|BENCH)_.*)"
 )
 # Kubernetes describes every service to every pod; a service called "kafscale-..." looks the same.
 _SERVICE_LINK: Final = re.compile(

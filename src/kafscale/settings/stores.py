@@ -111,6 +111,7 @@ def _open_etcd(etcd: EtcdSection, clock: Clock) -> MetadataStore:
             ca_file=etcd.tls.ca_file or "",
             cert_file=etcd.tls.cert_file or "",
             key_file=etcd.tls.key_file or "",
+            prefix=etcd.prefix,
         ),
         clock,
     )

@@ -254,6 +254,7 @@ def _integer(low: int | None, high: int | None) -> str:
     return f"an integer from {low} to {high}"
 
 
+ClientAuth = Literal["none", "requested", "required"]  # of certificates
 LogLevel = Literal["debug", "info", "warn", "error"]
 LogFormat = Literal["json", "text"]
 Encryption = Literal["AES256", "aws:kms"]

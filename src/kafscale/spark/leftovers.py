@@ -11,6 +11,7 @@ from collections.abc import Set
 from typing import Final
 
 from kafscale.log.catalog.descriptors import Descriptors
+from kafscale.log.formats import keys
 from kafscale.log.protocol import commits
 from kafscale.model.errors import KafscaleError
 from kafscale.model.topics import TopicDescriptor
@@ -36,7 +37,7 @@ async def _sweep(store: ObjectStore, namespace: str, grace_ms: int) -> list[str]
     gone = []
     now_ms = await store.now_ms()
     for name in await store.folders(namespace):
-        topic, at, _ = name.partition("@")
+        topic, at, _ = keys.named_by(name).partition("@")
         if not at or not topic or len(topic) >= _CUT_FROM:
             continue
         folder = f"{namespace}/{name}"

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from kafscale.spark.worker_python import use_this_python
 
 LOCAL: Final = "local[*]"
+REMOTE: Final = "sc://"  # a server of Spark Connect
 DEFAULTS: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -63,6 +64,8 @@ def open_session(
     running = SparkSession.getActiveSession()
     if running is not None:
         return running
+    if master.startswith(REMOTE):
+        return _remote_session(master, conf or {})
     settings = dict(DEFAULTS)
     if not master.startswith("local"):
         # A cluster's executors must find the driver: its own address is for Spark to choose.
@@ -75,3 +78,12 @@ def open_session(
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def _remote_session(server: str, conf: Mapping[str, str]) -> SparkSession:
+    """A session of Spark Connect; what is not about SQL is the server's to set."""
+    builder = SparkSession.builder.remote(server)
+    settings = {name: value for name, value in DEFAULTS.items() if name.startswith("spark.sql.")}
+    for key, value in (settings | dict(conf)).items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()

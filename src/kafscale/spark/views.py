@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from kafscale.log.formats import keys, places
 from kafscale.log.formats.places import LanePlace
+from kafscale.log.formats.transactions import AbortedRange
 from kafscale.log.protocol.survey import LogSnapshot
 from kafscale.model.errors import CorruptObject
 from kafscale.model.topics import TopicDescriptor
@@ -33,16 +34,27 @@ class StoredRange(NamedTuple):
     max_timestamp_ms: int
     has_index: bool
     kind: str  # "history" or "flush"
+    # Of aborted transactions: producer, first offset, offset of the marker.
+    aborted: tuple[tuple[int, int, int], ...] = ()
 
 
 class PartitionView(NamedTuple):
-    """One partition: the offsets from `start` to before `end` can be read."""
+    """One partition: the offsets from `start` to before `end` can be read.
+
+    `end` is the last stable offset: before it the outcome of every transaction is known.
+    """
 
     topic: str
     partition: int
     start: int
     end: int
     stored_ranges: tuple[StoredRange, ...]
+    high: int = -1  # where it ends with records of open transactions
+
+    def uncommitted(self) -> "PartitionView":
+        """The same for a reader that takes records whatever becomes of their transactions."""
+        ranges = tuple(one._replace(aborted=()) for one in self.stored_ranges)
+        return self._replace(end=max(self.end, self.high), stored_ranges=ranges)
 
 
 ChosenPartitions = Mapping[str, Collection[int]]  # topic -> which partitions of it, where not all
@@ -86,13 +98,29 @@ def views_of(
         folder: (snapshots[folder].lanes(), _by_lane(snapshots[folder], mine))
         for folder, mine in lanes.items()
     }
+    transactions = {folder: snapshots[folder].transactions() for folder in lanes}
     views = []
     for topic, number, place in wanted:
         marks, stored_ranges = logs[place.folder]
         start, end = marks.get(place.lane, (0, 0))
         mine = tuple(s for s in stored_ranges.get(place.lane, ()) if s.last >= start)
-        views.append(PartitionView(topic, number, start, end, mine))
+        known = transactions[place.folder].get(place.lane)
+        stable = end
+        if known is not None:
+            first_open = known.first_open()
+            stable = end if first_open is None else max(start, min(first_open, end))
+            mine = tuple(_with_aborted(stored, known.aborted) for stored in mine)
+        views.append(PartitionView(topic, number, start, stable, mine, end))
     return views
+
+
+def _with_aborted(stored: StoredRange, aborted: Sequence[AbortedRange]) -> StoredRange:
+    here = tuple(
+        (row.producer_id, row.first, row.last)
+        for row in aborted
+        if row.first <= stored.last and row.last >= stored.first
+    )
+    return stored._replace(aborted=here) if here else stored
 
 
 def _by_lane(snapshot: LogSnapshot, wanted: Set[int]) -> dict[int, list[StoredRange]]:

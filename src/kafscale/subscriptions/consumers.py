@@ -12,7 +12,16 @@ from kafscale.subscriptions.events import ConsumerId, SubscriptionRules
 class Consumer:
     """A consumer, what it may still be given, and what it has not acknowledged."""
 
-    __slots__ = ("consumer_id", "epoch", "is_paused", "name", "permits", "priority", "unacked")
+    __slots__ = (
+        "consumer_id",
+        "epoch",
+        "is_exact",
+        "is_paused",
+        "name",
+        "permits",
+        "priority",
+        "unacked",
+    )
 
     def __init__(self, consumer_id: ConsumerId, name: str, priority: int, epoch: int) -> None:
         self.consumer_id = consumer_id
@@ -22,6 +31,7 @@ class Consumer:
         self.permits = 0  # a whole entry can drive them below 0
         self.unacked = 0  # messages
         self.is_paused = False
+        self.is_exact = False  # entries are cut so that it gets no more than its permits
 
     @property
     def wants(self) -> bool:

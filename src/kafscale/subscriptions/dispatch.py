@@ -5,6 +5,8 @@ take now.
 Next door: where messages are (places.py), whose turn it is (consumers.py), keys (key_ranges.py).
 """
 
+import math
+
 from kafscale.subscriptions.consumers import Consumer
 from kafscale.subscriptions.events import (
     ConsumerId,
@@ -22,12 +24,13 @@ from kafscale.subscriptions.runs import NO_KEY, Waiting
 class Dispatch:
     """Places messages. `active` is the one consumer of an ordered mode."""
 
-    __slots__ = ("_given", "_places", "_rules", "active", "keys", "mode")
+    __slots__ = ("_given", "_places", "_until_ms", "active", "keys", "mode", "rules")
 
     def __init__(self, places: MessagePlaces, rules: SubscriptionRules, mode: Mode) -> None:
         self._places = places
-        self._rules = rules
+        self.rules = rules
         self._given: dict[ConsumerId, list[MessageDelivery]] = {}
+        self._until_ms = math.inf  # when the locks end of what is placed now
         self.mode = mode
         self.keys = KeyRanges()
         self.active: Consumer | None = None
@@ -51,7 +54,7 @@ class Dispatch:
         return places.read_to if self._may_read_on() else None
 
     def _takes(self, consumer: Consumer) -> bool:
-        rules = self._rules
+        rules = self.rules
         is_below = (
             consumer.unacked < rules.most_unacked
             and self._places.unacked < rules.most_unacked_in_all
@@ -63,7 +66,7 @@ class Dispatch:
 
         Messages between acknowledged ones are always read: they make spans fewer, never more.
         """
-        places, rules, spans = self._places, self._rules, self._places.acknowledged.beyond
+        places, rules, spans = self._places, self.rules, self._places.acknowledged.beyond
         has_room = len(places.waiting) + len(places.delayed) < rules.most_waiting
         return has_room and (len(spans) < rules.most_spans or places.read_to < spans.end)
 
@@ -72,6 +75,7 @@ class Dispatch:
     def place(self, found: Found, now_ms: int) -> dict[ConsumerId, list[MessageDelivery]]:
         """Place what was found; gives the deliveries of each consumer, by offset."""
         self._given = {}
+        self._until_ms = now_ms + self.rules.lock_ms if self.rules.lock_ms else math.inf
         places = self._places
         has_new = found.at <= places.read_to
         for run in found.runs:
@@ -133,7 +137,8 @@ class Dispatch:
             consumer = self._next_consumer()
             if consumer is None:
                 return first
-            end = min(after, first + self._room(consumer)) if run.is_split else after
+            is_cut = run.is_split or consumer.is_exact
+            end = min(after, first + self._room(consumer)) if is_cut else after
             self._give(run, first, end, consumer, redeliveries, NO_KEY)
             first = end
         return after
@@ -141,17 +146,17 @@ class Dispatch:
     def _next_consumer(self) -> Consumer | None:
         if self.mode.is_ordered:
             return self.active if self.active is not None and self.active.wants else None
-        if self._places.unacked >= self._rules.most_unacked_in_all:
+        if self._places.unacked >= self.rules.most_unacked_in_all:
             return None
-        return self._places.consumers.next_shared(self._rules)
+        return self._places.consumers.next_shared(self.rules)
 
     def _room(self, consumer: Consumer) -> int:
         """How many single messages a consumer can be given in its turn."""
         room = consumer.permits
         if self.mode.is_ordered:
             return room
-        room = min(room, self._rules.most_unacked - consumer.unacked)
-        return min(room, self._rules.most_at_once) if len(self._places.consumers) > 1 else room
+        room = min(room, self.rules.most_unacked - consumer.unacked)
+        return min(room, self.rules.most_at_once) if len(self._places.consumers) > 1 else room
 
     # -- by key ------------------------------------------------------------------------------
 
@@ -215,7 +220,8 @@ class Dispatch:
         redeliveries: int,
         key: int,
     ) -> None:
-        delivery = self._places.give(run, first, after, consumer, redeliveries, key)
+        until_ms = self._until_ms
+        delivery = self._places.give(run, first, after, consumer, redeliveries, key, until_ms)
         given = self._given.setdefault(consumer.consumer_id, [])
         last = given[-1] if given else None
         if (

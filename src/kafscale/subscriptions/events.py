@@ -14,6 +14,7 @@ from kafscale.model.errors import KafscaleError
 
 ConsumerId = int  # the shell gives them out; none is used twice in one subscription
 OffsetSpan = tuple[int, int]  # offsets: the first one, and the one after the last
+ReturnedSpan = tuple[int, int, int]  # the same, and how often its messages were handed back
 
 
 class Mode(Enum):
@@ -97,6 +98,18 @@ class Permit:
 
 
 @dataclass(frozen=True, slots=True)
+class Ask:
+    """A consumer takes so many messages and no others, whatever it took before.
+
+    `is_exact`: it never gets more, even if an entry must be cut for that.
+    """
+
+    consumer: ConsumerId
+    messages: int
+    is_exact: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Pause:
     """A consumer's connection is full, or has room again: permits stay as they are."""
 
@@ -125,6 +138,26 @@ class AcknowledgeSpans:
     """The same for offsets, after the shell has looked up where entries end."""
 
     spans: Sequence[OffsetSpan]
+
+
+class Fate(Enum):
+    """What becomes of a message that a consumer has."""
+
+    DONE = "done"  # it never comes again
+    RELEASED = "released"  # it comes again, unless it has come too often
+    UNTOUCHED = "untouched"  # it comes again, as if it had not been given to the consumer
+    RENEWED = "renewed"  # the consumer keeps it, and its lock begins anew
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """A consumer decides about messages that it has, by their offsets: all of it or nothing.
+
+    Refused if one of the messages is not with this consumer. `fates` are in the order of offsets.
+    """
+
+    consumer: ConsumerId
+    fates: Sequence[tuple[OffsetSpan, Fate]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +203,13 @@ class End:
 
 
 @dataclass(frozen=True, slots=True)
+class ChangeRules:
+    """Other bounds hold from now on."""
+
+    rules: "SubscriptionRules"
+
+
+@dataclass(frozen=True, slots=True)
 class TimePassed:
     """Time has passed."""
 
@@ -178,15 +218,18 @@ SubscriptionEvent = (
     Attach
     | Detach
     | Permit
+    | Ask
     | Pause
     | Acknowledge
     | AcknowledgeUpTo
     | AcknowledgeSpans
+    | Settle
     | Redeliver
     | Found
     | Seek
     | LogStart
     | End
+    | ChangeRules
     | TimePassed
 )
 
@@ -263,6 +306,8 @@ class SubscriptionRules:
     most_waiting: int = 20_000  # runs read and not delivered: delayed, handed back, key is busy
     most_at_once: int = 20  # messages for one consumer before it is the next one's turn
     failover_delay_ms: int = 1_000  # for the acknowledgements of the consumer that was active
+    lock_ms: int = 0  # so long a consumer has what it was given; 0: as long as it is attached
+    most_deliveries: int = 0  # what then comes back is done; 0: it is delivered without end
 
 
 DEFAULT_RULES = SubscriptionRules()

@@ -9,9 +9,15 @@ Never here: the bytes of messages, or how an entry looks to a client.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, ClassVar
+from itertools import islice
+from typing import Any, ClassVar, Final
 
-from kafscale.model.errors import ConsumerBusy, InvalidRequest, KafscaleError
+from kafscale.model.errors import (
+    ConsumerBusy,
+    InvalidRecordState,
+    InvalidRequest,
+    KafscaleError,
+)
 from kafscale.subscriptions.consumers import Consumer
 from kafscale.subscriptions.dispatch import Dispatch
 from kafscale.subscriptions.events import (
@@ -21,13 +27,16 @@ from kafscale.subscriptions.events import (
     AcknowledgeSpans,
     AcknowledgeUpTo,
     Activity,
+    Ask,
     Attach,
     Census,
+    ChangeRules,
     ConsumerCensus,
     Deliver,
     Detach,
     Disconnect,
     End,
+    Fate,
     Found,
     LogStart,
     LookUp,
@@ -39,6 +48,7 @@ from kafscale.subscriptions.events import (
     Refuse,
     Save,
     Seek,
+    Settle,
     SubscriptionEffect,
     SubscriptionEvent,
     SubscriptionRules,
@@ -51,11 +61,21 @@ from kafscale.subscriptions.runs import InFlight, Waiting
 from kafscale.subscriptions.snapshot import CursorSnapshot
 from kafscale.subscriptions.spans import clear_bits
 
+_SHORTEST_LOCK_MS: Final = 100
+
 
 class SubscriptionMachine:
     """The machine. `handle` is the only way in."""
 
-    __slots__ = ("_dispatch", "_effects", "_pauses_until_ms", "_places", "_rules", "_seat")
+    __slots__ = (
+        "_dispatch",
+        "_effects",
+        "_locks_end_ms",
+        "_pauses_until_ms",
+        "_places",
+        "_rules",
+        "_seat",
+    )
 
     def __init__(
         self,
@@ -69,15 +89,22 @@ class SubscriptionMachine:
         self._rules = rules
         self._seat = seat
         self._effects: list[SubscriptionEffect] = []
-        self._places = MessagePlaces(saved.acknowledged_to, 2 * rules.most_spans)
-        self._places.restart(saved.acknowledged_to, saved.spans)
+        start = saved.acknowledged_to
+        self._places = MessagePlaces(start, 2 * rules.most_spans, rules.most_deliveries)
+        self._places.restart(start, saved.spans, saved.returned)
         self._dispatch = Dispatch(self._places, rules, mode)
         self._pauses_until_ms = 0  # a change of the active consumer is under way
+        self._locks_end_ms = 0  # no lock ends before; 0: nothing is locked
 
     @property
     def mode(self) -> Mode:
         """How consumers share; the first consumer says it."""
         return self._dispatch.mode
+
+    @property
+    def rules(self) -> SubscriptionRules:
+        """The bounds that hold now."""
+        return self._rules
 
     @property
     def consumer_count(self) -> int:
@@ -101,8 +128,11 @@ class SubscriptionMachine:
     def snapshot(self) -> CursorSnapshot:
         """What is to be saved: of the spans only the lowest, the others come again."""
         acknowledged = self._places.acknowledged
-        lowest = zip(acknowledged.beyond, range(self._rules.most_saved_spans), strict=False)
-        return CursorSnapshot(acknowledged.to, [span for span, _ in lowest])
+        most = self._rules.most_saved_spans
+        lowest = list(islice(acknowledged.beyond, most))
+        if not self._rules.most_deliveries:
+            return CursorSnapshot(acknowledged.to, lowest)
+        return CursorSnapshot(acknowledged.to, lowest, list(islice(self._places.returned(), most)))
 
     def unacknowledged(self, first: int, after: int) -> Iterator[OffsetSpan]:
         """Which of these offsets are not acknowledged."""
@@ -182,7 +212,7 @@ class SubscriptionMachine:
         places.consumers.remove(consumer)
         if self.mode is Mode.KEY_SHARED:
             self._dispatch.keys.remove(event.consumer)
-        if not len(places.consumers):
+        if not len(places.consumers) and not self._rules.most_deliveries:
             places.rewind()  # nothing is remembered of deliveries while there is no consumer
         self._elect(None, now_ms)
 
@@ -212,6 +242,12 @@ class SubscriptionMachine:
         if consumer is not None:
             permits = consumer.permits + max(0, event.messages)
             consumer.permits = min(permits, self._rules.most_permits)
+
+    def _ask(self, event: Ask, now_ms: int) -> None:
+        consumer = self._places.consumers.get(event.consumer)
+        if consumer is not None:
+            consumer.permits = min(max(0, event.messages), self._rules.most_permits)
+            consumer.is_exact = event.is_exact
 
     def _pause(self, event: Pause, now_ms: int) -> None:
         consumer = self._places.consumers.get(event.consumer)
@@ -289,6 +325,41 @@ class SubscriptionMachine:
         if has_changed:
             self._effects.append(Save())
 
+    # -- deciding about single messages ------------------------------------------------------
+
+    def _settle(self, event: Settle, now_ms: int) -> None:
+        problem = self._objection(event)
+        if problem is not None:
+            self._effects.append(Refuse(problem))
+            return
+        places, has_changed = self._places, False
+        for (first, after), fate in event.fates:
+            if fate is Fate.DONE:
+                has_changed |= places.acknowledge(first, after)
+                continue
+            for given in places.in_flight.within(first, after):
+                part = max(first, given.first), min(after, given.next)
+                if fate is Fate.RENEWED:
+                    places.renew(given, *part, now_ms + self._rules.lock_ms)
+                else:
+                    is_counted = fate is Fate.RELEASED
+                    places.hand_back(given, *part, given.redeliveries + is_counted)
+                    has_changed |= is_counted
+        if has_changed:
+            self._effects.append(Save())
+
+    def _objection(self, event: Settle) -> KafscaleError | None:
+        """Why nothing of it can be done."""
+        at = done = 0
+        for (first, after), fate in event.fates:
+            if first < at or not self._places.is_with(event.consumer, first, after):
+                return InvalidRecordState(f"the consumer does not have {first} to {after - 1}")
+            at = after
+            done += fate is Fate.DONE
+        if len(self._places.acknowledged.beyond) + done > self._places.most_spans:
+            return InvalidRecordState("too many messages are acknowledged one by one")
+        return None
+
     # -- again -------------------------------------------------------------------------------
 
     def _redeliver(self, event: Redeliver, now_ms: int) -> None:
@@ -332,6 +403,8 @@ class SubscriptionMachine:
             empty.append((place, event.next))
         if self.next_read(now_ms) is not None:
             given = self._dispatch.place(event, now_ms)
+            if given and self._rules.lock_ms and not self._locks_end_ms:
+                self._locks_end_ms = now_ms + self._rules.lock_ms
             for consumer_id, deliveries in given.items():
                 consumer = places.consumers.get(consumer_id)
                 assert consumer is not None
@@ -357,6 +430,10 @@ class SubscriptionMachine:
             for part in self.unacknowledged(waiting.first, waiting.next):
                 self._places.wait(Waiting(*part, waiting.redeliveries, waiting.hash))
 
+    def _change_rules(self, event: ChangeRules, now_ms: int) -> None:
+        self._rules = self._dispatch.rules = event.rules
+        self._places.most_deliveries = event.rules.most_deliveries
+
     def _end(self, event: End, now_ms: int) -> None:
         self._disconnect_all(event.problem)
         self._places.rewind()
@@ -377,10 +454,25 @@ class SubscriptionMachine:
                 self._places.wait(Waiting(*part, 0, waiting.hash))
         if now_ms >= self._pauses_until_ms:
             self._pauses_until_ms = 0
+        if self._locks_end_ms and now_ms >= self._locks_end_ms:
+            self._end_locks(now_ms)
         self._wake()
+
+    def _end_locks(self, now_ms: int) -> None:
+        """Messages come back whose consumer has had them for too long."""
+        places = self._places
+        over = [given for given in places.in_flight if given.until_ms <= now_ms]
+        for given in over:
+            places.hand_back(given, given.first, given.next, given.redeliveries + 1)
+        if over:
+            self._effects.append(Save())
+        next_ms = min((given.until_ms for given in places.in_flight), default=0)
+        self._locks_end_ms = int(max(next_ms, now_ms + _SHORTEST_LOCK_MS)) if next_ms else 0
 
     def _wake(self) -> None:
         times = [self._pauses_until_ms] if self._pauses_until_ms else []
+        if self._locks_end_ms:
+            times.append(self._locks_end_ms)
         if (due_ms := self._places.delayed.due_ms()) is not None:
             times.append(due_ms)
         if times:
@@ -390,15 +482,18 @@ class SubscriptionMachine:
         Attach: _attach,
         Detach: _detach,
         Permit: _permit,
+        Ask: _ask,
         Pause: _pause,
         Acknowledge: _acknowledge,
         AcknowledgeUpTo: _acknowledge_up_to,
         AcknowledgeSpans: _acknowledge_spans,
+        Settle: _settle,
         Redeliver: _redeliver,
         Found: _found,
         Seek: _seek,
         LogStart: _log_start,
         End: _end,
+        ChangeRules: _change_rules,
         TimePassed: _tick,
     }
 

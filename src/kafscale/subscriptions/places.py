@@ -6,10 +6,16 @@ Next door: who gets what (dispatch.py), what consumers say (machine.py).
 """
 
 from bisect import insort
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from kafscale.subscriptions.consumers import Consumer, Consumers
-from kafscale.subscriptions.events import ConsumerId, MessageDelivery, MessageRun, OffsetSpan
+from kafscale.subscriptions.events import (
+    ConsumerId,
+    MessageDelivery,
+    MessageRun,
+    OffsetSpan,
+    ReturnedSpan,
+)
 from kafscale.subscriptions.runs import NO_KEY, ByOffset, Delayed, InFlight, Waiting
 from kafscale.subscriptions.spans import Acknowledged
 
@@ -25,14 +31,16 @@ class MessagePlaces:
         "delayed",
         "dropped_acks",
         "in_flight",
+        "most_deliveries",
         "most_spans",
         "read_to",
         "unacked",
         "waiting",
     )
 
-    def __init__(self, start: int, most_spans: int) -> None:
+    def __init__(self, start: int, most_spans: int, most_deliveries: int = 0) -> None:
         self.acknowledged = Acknowledged(start)
+        self.most_deliveries = most_deliveries  # what then comes back is done; 0: no bound
         self.most_spans = most_spans  # an acknowledgement that would need more is not kept
         self.read_to = start  # what lies from here on was not read yet
         self.in_flight: ByOffset[InFlight] = ByOffset()
@@ -54,6 +62,7 @@ class MessagePlaces:
         consumer: Consumer,
         redeliveries: int,
         key: int,
+        until_ms: float,
     ) -> MessageDelivery:
         """These messages are with a consumer now."""
         count = after - first
@@ -66,6 +75,7 @@ class MessagePlaces:
             redeliveries=redeliveries,
             left=count,
             key_hash=key,
+            until_ms=until_ms,
         )
         self._hold(given)
         consumer.permits -= count
@@ -94,27 +104,57 @@ class MessagePlaces:
         return None if held is None else held[0]
 
     def hand_back(self, given: InFlight, first: int, after: int, redeliveries: int) -> None:
-        """These messages of a run wait again; the rest of the run stays where it is."""
+        """These messages of a run wait again; the rest of the run stays where it is.
+
+        They are done if they have come back too often.
+        """
+        if 0 < self.most_deliveries <= redeliveries:
+            self.acknowledge(first, after)
+            return
         self._let_go(given)
         self._settle(given.consumer, given.left)
         for part_first, part_after in self.acknowledged.gaps(first, after):
             self.wait(Waiting(part_first, part_after, redeliveries, given.hash))
-        consumer = self.consumers.get(given.consumer)
-        for rest_first, rest_after in ((given.first, first), (after, given.next)):
-            left = rest_after - rest_first - self.acknowledged.count_in(rest_first, rest_after)
-            if left > 0 and consumer is not None:
-                rest = InFlight(
-                    rest_first,
-                    rest_after,
-                    rest_first,
-                    is_split=given.is_split,
-                    consumer=given.consumer,
-                    redeliveries=given.redeliveries,
-                    left=left,
-                    key_hash=given.hash,
-                )
-                self._hold(rest)
-                self._settle(given.consumer, -left)
+        if self.consumers.get(given.consumer) is not None:
+            for rest in ((given.first, first), (after, given.next)):
+                self._hold_part(given, *rest, given.until_ms)
+
+    def renew(self, given: InFlight, first: int, after: int, until_ms: float) -> None:
+        """These messages of a run stay with their consumer for longer."""
+        self._let_go(given)
+        self._settle(given.consumer, given.left)
+        self._hold_part(given, given.first, first, given.until_ms)
+        self._hold_part(given, first, after, until_ms)
+        self._hold_part(given, after, given.next, given.until_ms)
+
+    def _hold_part(self, given: InFlight, first: int, after: int, until_ms: float) -> None:
+        """A part of a run is in flight, if any of its messages is not acknowledged."""
+        left = after - first - self.acknowledged.count_in(first, after)
+        if left > 0:
+            part = InFlight(
+                first,
+                after,
+                first,
+                is_split=given.is_split,
+                consumer=given.consumer,
+                redeliveries=given.redeliveries,
+                left=left,
+                key_hash=given.hash,
+                until_ms=until_ms,
+            )
+            self._hold(part)
+            self._settle(given.consumer, -left)
+
+    def is_with(self, consumer: ConsumerId, first: int, after: int) -> bool:
+        """Whether a consumer has all of these messages, and none of them is acknowledged."""
+        if first >= after or self.acknowledged.count_in(first, after):
+            return False
+        at = first
+        for given in self.in_flight.within(first, after):
+            if given.first > at or given.consumer != consumer:
+                return False
+            at = given.next
+        return at >= after
 
     def _settle(self, consumer_id: ConsumerId, messages: int) -> None:
         """So many messages are not with a consumer any more."""
@@ -179,12 +219,35 @@ class MessagePlaces:
             consumer.unacked = 0
         self.read_to = self.acknowledged.to
 
-    def restart(self, to: int, spans: Iterable[OffsetSpan] = ()) -> None:
-        """Begin anew with this acknowledged, and nothing else."""
+    def restart(
+        self,
+        to: int,
+        spans: Iterable[OffsetSpan] = (),
+        returned: Iterable[ReturnedSpan] = (),
+    ) -> None:
+        """Begin anew with this acknowledged, and nothing else.
+
+        `returned` were delivered before: they wait, and so does what lies between them.
+        """
         self.acknowledged = Acknowledged(to)
         for first, after in spans:
             self.acknowledged.add(first, after)
         self.rewind()
+        for first, after, redeliveries in returned:
+            for part in self.acknowledged.gaps(self.read_to, first):
+                self.wait(Waiting(*part, 0, NO_KEY))
+            for part in self.acknowledged.gaps(first, after):
+                self.wait(Waiting(*part, redeliveries, NO_KEY))
+            self.read_to = max(self.read_to, after)
+
+    def returned(self) -> Iterator[ReturnedSpan]:
+        """What was delivered and is not acknowledged, with how often, by offset."""
+        for first, after, redeliveries in sorted(
+            [(run.first, run.next, run.redeliveries) for run in (*self.waiting, *self.in_flight)]
+        ):
+            if redeliveries:
+                for part in self.acknowledged.gaps(first, after):
+                    yield (*part, redeliveries)
 
     def forget_lowest(self, most: int) -> None:
         """Keep at most so many runs in flight: in an ordered mode it is known where they are.

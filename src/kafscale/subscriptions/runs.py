@@ -5,6 +5,7 @@ Next door: what happens to them (machine.py). Never here: the bytes, the log has
 """
 
 import heapq
+import math
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 from typing import Generic, TypeVar
@@ -17,7 +18,17 @@ NO_KEY = -1  # hash of a message whose key does not matter
 class InFlight:
     """A run that one consumer has and has not acknowledged whole."""
 
-    __slots__ = ("consumer", "entry", "first", "hash", "is_split", "left", "next", "redeliveries")
+    __slots__ = (
+        "consumer",
+        "entry",
+        "first",
+        "hash",
+        "is_split",
+        "left",
+        "next",
+        "redeliveries",
+        "until_ms",
+    )
 
     def __init__(
         self,
@@ -30,9 +41,11 @@ class InFlight:
         redeliveries: int,
         left: int,
         key_hash: int,
+        until_ms: float = math.inf,
     ) -> None:
         self.first = first
         self.next = after
+        self.until_ms = until_ms  # then it comes back by itself
         self.entry = entry  # where the entry begins in the log, of which this may be a part
         self.is_split = is_split
         self.consumer = consumer

@@ -1,5 +1,5 @@
 // Kafka Streams: counts words of `lines` into `counts`, until standard input ends.
-// Arguments: bootstrap servers, folder for state.
+// Arguments: bootstrap servers, folder for state, and `exactly-once` if every count is told once.
 
 import java.util.Arrays;
 import java.util.Locale;
@@ -18,6 +18,13 @@ public class StreamsCount {
         settings.put(StreamsConfig.STATE_DIR_CONFIG, arguments[1]);
         settings.put(StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
         settings.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
+        if (arguments.length > 2 && arguments[2].equals("exactly-once")) {
+            settings.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, StreamsConfig.EXACTLY_ONCE_V2);
+            settings.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, 100);
+            settings.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, 0);
+            settings.put(StreamsConfig.consumerPrefix("session.timeout.ms"), 6000);
+            settings.put(StreamsConfig.consumerPrefix("heartbeat.interval.ms"), 1000);
+        }
 
         StreamsBuilder builder = new StreamsBuilder();
         builder.<String, String>stream("lines")

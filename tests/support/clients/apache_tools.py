@@ -32,7 +32,7 @@ class ApacheTools(Client):
     def __init__(self, bootstrap: str) -> None:
         super().__init__(bootstrap)
         names = ("kafka_2.13", "kafka-tools")
-        self._jars = ":".join(classpath(f"org.apache.kafka:{n}:{self.version}") for n in names)
+        self.jars = ":".join(classpath(f"org.apache.kafka:{n}:{self.version}") for n in names)
 
     def produce(self, topic: str, records: list[Record], codec: str = "none") -> list[int]:
         """Nothing is told of offsets; the keys choose the partitions."""
@@ -88,7 +88,7 @@ class ApacheTools(Client):
         return int(offsets[0]) if offsets and offsets[0] != "-" else None
 
     def command(self, tool: str, *words: str) -> list[str]:
-        return on_the_jvm(self._jars, tool, "--bootstrap-server", self.bootstrap, *words)
+        return on_the_jvm(self.jars, tool, "--bootstrap-server", self.bootstrap, *words)
 
     def run(self, tool: str, *words: str, given: str = "") -> str:
         """What a tool prints; ClientError when it fails."""

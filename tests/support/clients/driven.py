@@ -1,22 +1,14 @@
-"""A client in a program of its own, asked by lines and answering by lines.
+"""A Kafka client in a program of its own, asked by lines and answering by lines.
 
-A question is one line of words; bytes are "." and Base64, null is "~". Answers are lines, then
-"OK", or one line "ERR" with the reason.
-Next door: the programs (../java, ../python, ../go, ../js), who starts which (java.py,
-old_python.py, go.py, kafkajs.py).
+Next door: the form of questions and answers (asked.py), the programs (../java, ../python, ../go,
+../js), who starts which (java.py, old_python.py, go.py, kafkajs.py).
 """
 
-import base64
 import itertools
-import queue
-import subprocess
-import threading
-from collections.abc import Iterator
 
+from tests.support.clients.asked import AskedProgram, bytes_of, word
 from tests.support.clients.base import (
-    ANSWER_WITHIN_S,
     Client,
-    ClientError,
     Cluster,
     Headers,
     Member,
@@ -30,22 +22,15 @@ class Driven(Client):
 
     def __init__(self, bootstrap: str) -> None:
         super().__init__(bootstrap)
-        self._process = subprocess.Popen(
-            [*self.command(), bootstrap], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+        self._program = AskedProgram(self.name, [*self.command(), bootstrap])
         self._names = itertools.count()
-        self._lines: queue.Queue[str | None] = queue.Queue()
-        threading.Thread(target=self._listen, daemon=True).start()
 
     def command(self) -> list[str]:
         """The program; Unavailable when it cannot be had here."""
         raise NotImplementedError
 
     def close(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        assert self._process.stdin is not None
-        self._process.stdin.close()
+        self._program.close()
 
     def produce(self, topic: str, records: list[Record], codec: str = "none") -> list[int]:
         lines = [f"PRODUCE {topic} {codec} {len(records)}", *map(_written, records)]
@@ -72,6 +57,12 @@ class Driven(Client):
     def subscribe(self, group: str, topic: str) -> Member:
         name = f"member-{next(self._names)}"
         self.ask(f"SUBSCRIBE {name} {group} {topic}")
+        return _DrivenMember(self, name)
+
+    def subscribe_by(self, protocol: str, group: str, topic: str) -> Member:
+        """A member that asks for a group protocol; only the driver in Java knows this."""
+        name = f"member-{next(self._names)}"
+        self.ask(f"SUBSCRIBE {name} {group} {topic} {protocol}")
         return _DrivenMember(self, name)
 
     def create_topic(self, topic: str, partitions: int) -> None:
@@ -129,32 +120,7 @@ class Driven(Client):
         return int(self.ask(f"OFFSET {topic} {partition} {at}")[0])
 
     def ask(self, command: str) -> list[str]:
-        assert self._process.stdin is not None
-        self._process.stdin.write(command + "\n")
-        self._process.stdin.flush()
-        return list(self._answer())
-
-    def _answer(self) -> Iterator[str]:
-        while True:
-            try:
-                # Longer than any patience inside the program, so that its own words come first.
-                line = self._lines.get(timeout=2 * ANSWER_WITHIN_S)
-            except queue.Empty:
-                raise ClientError(f"{self.name} hangs") from None
-            if line is None:
-                raise ClientError(f"{self.name} ended with {self._process.wait()}")
-            if line == "OK":
-                return
-            if line.startswith("ERR "):
-                raise ClientError(line[4:])
-            yield line
-
-    def _listen(self) -> None:
-        assert self._process.stdout is not None
-        with self._process.stdout as lines:
-            for line in lines:
-                self._lines.put(line.rstrip("\n"))
-        self._lines.put(None)
+        return self._program.ask(command)
 
 
 class _DrivenMember(Member):
@@ -174,9 +140,9 @@ class _DrivenMember(Member):
 
 def _written(record: Record) -> str:
     time = "~" if record.timestamp_ms is None else str(record.timestamp_ms)
-    words = [str(record.partition), _word(record.key), _word(record.value), time]
+    words = [str(record.partition), word(record.key), word(record.value), time]
     for name, value in record.headers:
-        words += [_word(name.encode()), _word(value)]
+        words += [word(name.encode()), word(value)]
     return " ".join(words)
 
 
@@ -184,15 +150,9 @@ def _stored(line: str) -> Stored:
     partition, offset, key, value, timestamp, *rest = line.split(" ")
     names, values = rest[::2], rest[1::2]
     headers: Headers = tuple(
-        ((_bytes(name) or b"").decode(), _bytes(value))
+        ((bytes_of(name) or b"").decode(), bytes_of(value))
         for name, value in zip(names, values, strict=True)
     )
-    return Stored(int(partition), int(offset), _bytes(key), _bytes(value), headers, int(timestamp))
-
-
-def _word(raw: bytes | None) -> str:
-    return "~" if raw is None else "." + base64.b64encode(raw).decode()
-
-
-def _bytes(word: str) -> bytes | None:
-    return None if word == "~" else base64.b64decode(word[1:])
+    return Stored(
+        int(partition), int(offset), bytes_of(key), bytes_of(value), headers, int(timestamp)
+    )

@@ -1,6 +1,7 @@
 // Go clients at default settings, driven by lines on standard input.
 //
-// The format stands in ../clients/driven.py. Here: questions and answers. Next door: the clients.
+// The format stands in ../clients/driven.py. Here: questions and answers. Next door: the clients,
+// and the same clients at a secured broker (secured.go).
 package main
 
 import (
@@ -49,6 +50,10 @@ type driver struct {
 }
 
 func main() {
+	if os.Args[1] == "secured" {
+		serveSecured(os.Args[2])
+		return
+	}
 	kinds := map[string]func(string) client{"franz": newFranz, "sarama": newSarama}
 	made := kinds[os.Args[1]](os.Args[2])
 	d := &driver{made, bufio.NewReader(os.Stdin), bufio.NewWriter(os.Stdout), map[string]member{}}

@@ -94,7 +94,7 @@ public final class Driver {
             case "DELETERECORDS" ->
                 deleteRecords(words[1], Integer.parseInt(words[2]), Long.parseLong(words[3]));
             case "CLUSTER" -> cluster();
-            case "SUBSCRIBE" -> subscribe(words[1], words[2], words[3]);
+            case "SUBSCRIBE" -> subscribe(words[1], words[2], words[3], words.length > 4 ? words[4] : null);
             case "POLL" -> poll(words[1]);
             case "ASSIGNMENT" -> assignment(words[1]);
             case "LEAVE" -> members.remove(words[1]).close();
@@ -182,8 +182,11 @@ public final class Driver {
         }
     }
 
-    private void subscribe(String name, String group, String topic) {
+    private void subscribe(String name, String group, String topic, String protocol) {
         Properties properties = consumerProperties(group);
+        if (protocol != null) {
+            properties.put("group.protocol", protocol);
+        }
         properties.put("auto.offset.reset", "earliest");
         KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(properties);
         consumer.subscribe(Collections.singleton(topic));

@@ -6,15 +6,17 @@ import java.time.Duration;
 import java.util.List;
 import java.util.Properties;
 import java.util.concurrent.ExecutionException;
+import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.acl.AclBindingFilter;
 
 /**
- * Writes a record and reads it back, once per line of standard input: a topic and a file of client properties. Answers
- * "OK", or "ERR", the class of the exception and its text.
+ * Deeds at a secured broker, one per line of standard input: a deed, a topic or group, a file of client properties.
+ * Answers "OK", or "ERR", the class of the exception and its text.
  */
 public final class Secured {
     private static final String BYTES = "org.apache.kafka.common.serialization.ByteArray";
@@ -25,11 +27,11 @@ public final class Secured {
         while ((line = in.readLine()) != null) {
             String[] words = line.split(" ");
             Properties given = new Properties();
-            try (FileReader file = new FileReader(words[1])) {
+            try (FileReader file = new FileReader(words[2])) {
                 given.load(file);
             }
             try {
-                roundTrip(words[0], given);
+                obey(words[0], words[1], given);
                 System.out.println("OK");
             } catch (ExecutionException failed) {
                 System.out.println("ERR " + oneLine(failed.getCause()));
@@ -37,6 +39,30 @@ public final class Secured {
                 System.out.println("ERR " + oneLine(failed));
             }
             System.out.flush();
+        }
+    }
+
+    private static void obey(String deed, String name, Properties given) throws Exception {
+        switch (deed) {
+            case "round-trip" -> roundTrip(name, given);
+            case "join" -> join(name, given);
+            case "acls" -> {
+                try (Admin admin = Admin.create(given)) {
+                    admin.describeAcls(AclBindingFilter.ANY).values().get();
+                }
+            }
+            default -> throw new IllegalArgumentException(deed);
+        }
+    }
+
+    private static void join(String group, Properties given) {
+        given.put("key.deserializer", BYTES + "Deserializer");
+        given.put("value.deserializer", BYTES + "Deserializer");
+        given.put("auto.offset.reset", "earliest");
+        given.put("group.id", group);
+        try (KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(given)) {
+            consumer.subscribe(List.of("secured"));
+            readOne(consumer);
         }
     }
 
@@ -51,15 +77,19 @@ public final class Secured {
         }
         try (KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(given)) {
             consumer.assign(List.of(new TopicPartition(topic, 0)));
-            long end = System.nanoTime() + Duration.ofSeconds(30).toNanos();
-            while (System.nanoTime() < end) {
-                ConsumerRecords<byte[], byte[]> records = consumer.poll(Duration.ofMillis(500));
-                if (!records.isEmpty()) {
-                    return;
-                }
-            }
-            throw new IllegalStateException("nothing to read");
+            readOne(consumer);
         }
+    }
+
+    private static void readOne(KafkaConsumer<byte[], byte[]> consumer) {
+        long end = System.nanoTime() + Duration.ofSeconds(30).toNanos();
+        while (System.nanoTime() < end) {
+            ConsumerRecords<byte[], byte[]> records = consumer.poll(Duration.ofMillis(500));
+            if (!records.isEmpty()) {
+                return;
+            }
+        }
+        throw new IllegalStateException("nothing to read");
     }
 
     private static String oneLine(Throwable failed) {

@@ -4,6 +4,7 @@ It runs in an environment of its own. It ends without Python's clean-up, which t
 do not survive at times.
 """
 
+import itertools
 import json
 import os
 import sys
@@ -12,8 +13,19 @@ import time
 import fluvio
 from fluvio import Fluvio, FluvioConfig, Offset
 
-ADDRESS, COMMAND, *WORDS = sys.argv[1:]
-CONFIG = FluvioConfig.new(ADDRESS)
+ADDRESSES, COMMAND, *WORDS = sys.argv[1:]
+NEXT_ADDRESS = itertools.cycle(ADDRESSES.split(","))  # a client itself knows one address
+
+
+def config_of(address):
+    config = FluvioConfig.new(address)
+    if "TLS_FILES" in os.environ:
+        domain, key, certificate, authority = json.loads(os.environ["TLS_FILES"])
+        config.set_tls_file_paths(domain, key, certificate, authority)
+    return config
+
+
+CONFIG = config_of(next(NEXT_ADDRESS))
 
 
 def show(**fields):
@@ -57,13 +69,139 @@ def read(topic, offset, count):
         show_record(next(stream))
 
 
-def _configured(topic, consumer=None):
+def read_all(topic):
+    """Read partition 0 up to its end."""
+    client = Fluvio.connect_with_config(CONFIG)
+    for record in client.consumer_with_config(_configured(topic)):
+        show_record(record)
+
+
+def topics(topic):
+    """Create a topic, list it, delete it."""
+    admin = fluvio.FluvioAdmin.connect_with_config(CONFIG)
+    new_enough = hasattr(fluvio.TopicSpec, "create")
+    admin.create_topic(topic, *([fluvio.TopicSpec.create().build()] if new_enough else []))
+    show(step="listed", names=[one.name() for one in admin.list_topics([topic])])
+    admin.delete_topic(topic)
+    show(step="end")
+
+
+def create(topic):
+    """Create a topic; what is refused is told."""
+    try:
+        admin = fluvio.FluvioAdmin.connect_with_config(CONFIG)
+        admin.create_topic(topic, fluvio.TopicSpec.create().build())
+        show(created=topic)
+    except Exception as problem:
+        show(error=str(problem))
+
+
+def try_to_produce(topic):
+    """Write one record; what is refused is told."""
+    try:
+        client = Fluvio.connect_with_config(CONFIG)
+        output = client.topic_producer(topic).send(b"k", b"v")
+        show(offset=output.wait().offset())
+    except Exception as problem:
+        show(error=str(problem))
+
+
+def produce_many(topic, size, count):
+    """Write records with keys, and tell how long it took."""
+    producer = Fluvio.connect_with_config(CONFIG).topic_producer(topic)
+    value = bytes(int(size))
+    began_s = time.monotonic()
+    for number in range(int(count)):
+        producer.send(b"key %06d" % number, value)
+    producer.flush()
+    show(seconds=time.monotonic() - began_s)
+
+
+def read_many(topic, size, count):
+    """Read records, and tell how long it took."""
+    client = Fluvio.connect_with_config(CONFIG)
+    stream = client.partition_consumer(topic, 0).stream(Offset.beginning())
+    began_s = time.monotonic()
+    for _ in range(int(count)):
+        assert len(next(stream).value()) == int(size)
+    show(seconds=time.monotonic() - began_s)
+
+
+def read_through(topic, count, *modules):
+    """Read so many records through SmartModules, each FILE,PARAMETER=VALUE."""
+    config = fluvio.ConsumerConfig()
+    for module in modules:
+        path, _, parameters = module.partition(",")
+        pairs = [pair.split("=") for pair in parameters.split(",") if pair]
+        config.smartmodule(path=path, params=dict(pairs))
+    client = Fluvio.connect_with_config(CONFIG)
+    try:
+        stream = client.partition_consumer(topic, 0).stream_with_config(Offset.beginning(), config)
+        for _ in range(int(count)):
+            show_record(next(stream))
+    except Exception as problem:
+        show(error=str(problem))
+
+
+def write_lines(topic):
+    """Write each line of the input, as KEY VALUE; show the offset that it got, or the refusal."""
+    producer = None
+    for line in sys.stdin:
+        key, _, value = line.rstrip("\n").partition(" ")
+        try:
+            if producer is None:
+                producer = _producer_soon(Fluvio.connect_with_config(CONFIG), topic)
+            sent = producer.send(key.encode(), value.encode())
+            producer.flush()
+            stored = sent.wait()
+            show(value=value, offset=stored.offset(), partition=stored.partition_id())
+        except Exception as problem:
+            producer = None  # what it has not sent is not sent again
+            show(value=value, error=str(problem))
+
+
+def follow(topic, partition, consumer):
+    """Read a partition on and on. A stream that ends goes on by the next address, where it was.
+
+    With a consumer, that is where its kept offset is, and the program keeps one after each record.
+    """
+    config, after = CONFIG, 0
+    while True:
+        try:
+            client = Fluvio.connect_with_config(config)
+            for record in _stream_of(client, topic, int(partition), after, consumer):
+                show_record(record)
+                after = record.offset() + 1
+            problem = "the stream has ended"
+        except Exception as failure:
+            problem = str(failure)
+        show(error=problem)
+        config = config_of(next(NEXT_ADDRESS))
+        time.sleep(0.1)
+
+
+def _stream_of(client, topic, partition, start, consumer):
+    if not consumer:
+        yield from client.partition_consumer(topic, partition).stream(Offset.absolute(start))
+        return
+    stream = client.consumer_with_config(_configured(topic, consumer, partition=partition))
+    for record in stream:
+        yield record
+        stream.offset_commit()
+        stream.offset_flush()
+
+
+def _configured(topic, consumer=None, strategy="MANUAL", partition=None):
+    """Partition None: all, up to their ends."""
     builder = fluvio.ConsumerConfigExtBuilder(topic)
-    builder.disable_continuous()
+    if partition is None:
+        builder.disable_continuous()
+    else:
+        builder.partition(partition)
     builder.offset_start(Offset.beginning())
     if consumer is not None:
         builder.offset_consumer(consumer)
-        builder.offset_strategy(fluvio.OffsetManagementStrategy.MANUAL)
+        builder.offset_strategy(getattr(fluvio.OffsetManagementStrategy, strategy))
     return builder.build()
 
 
@@ -106,6 +244,10 @@ def features(topic, other):
     show(step="resumed", offsets=[one.offset() for one in resumed])
     client.delete_consumer_offset("shop", topic, 0)
     show(step="deleted", rows=len(client.consumer_offsets()))
+    stream = client.consumer_with_config(_configured(topic, "by-itself", "AUTO"))
+    show(step="read by itself", offsets=[one.offset() for one in stream])
+    del stream  # the client commits when a stream ends, and every ten seconds
+    show(step="committed by itself", row=_offset_soon(client, "by-itself"))
     tail = client.partition_consumer(topic, 0).stream(Offset.end())
     producer = client.topic_producer(topic)
     producer.send(b"k", b"live").wait()
@@ -120,7 +262,8 @@ def features(topic, other):
             show(step=step, text=str(problem))
     show(step="ready")
     sys.stdin.readline()  # by now another client has created the other topic
-    _producer_soon(client, other).send(b"k", b"new").wait()
+    producer = _producer_soon(client, other)  # kept: without it, what it sends is given up
+    producer.send(b"k", b"new").wait()
     admin.delete_topic(topic)
     show(step="end")
 
@@ -135,11 +278,34 @@ def _producer_soon(client, topic):
     raise RuntimeError(f"the client has not heard of {topic}")
 
 
+def _offset_soon(client, consumer):
+    """The offset of a consumer, once there is one."""
+    for _ in range(300):
+        for one in client.consumer_offsets():
+            if one.consumer_id == consumer:
+                return [one.topic, one.partition, one.offset]
+        time.sleep(0.1)
+    raise RuntimeError(f"{consumer} has no offset")
+
+
 def _filtered(client, topic):
     config = fluvio.ConsumerConfig()
     config.smartmodule(name="my-filter")
     return client.partition_consumer(topic, 0).stream_with_config(Offset.beginning(), config)
 
 
-{"produce": produce, "read": read, "features": features}[COMMAND](*WORDS)
+{
+    "produce": produce,
+    "read": read,
+    "features": features,
+    "read-all": read_all,
+    "topics": topics,
+    "create": create,
+    "try-to-produce": try_to_produce,
+    "produce-many": produce_many,
+    "read-many": read_many,
+    "read-through": read_through,
+    "write-lines": write_lines,
+    "follow": follow,
+}[COMMAND](*WORDS)
 os._exit(0)

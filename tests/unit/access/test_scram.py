@@ -117,6 +117,26 @@ def test_no_proof_fits_the_decoy_even_if_its_key_is_known() -> None:
         talk.step(f"c=biws,{nonce},p={proof}".encode())
 
 
+def test_old_clients_of_librdkafka_repeat_their_part_of_the_nonce() -> None:
+    mine = "rOprNGfwEbeRWgbNEkqO"
+    for nonce, is_taken in (
+        (f"{mine}{mine}{NONCE}", True),
+        (f"{mine}{mine}{mine}{NONCE}", False),
+        (f"{mine}{mine}", False),
+        (f"other{mine}{NONCE}", False),
+        (f"{mine}{mine}{NONCE[:-1]}", False),
+        (NONCE, False),
+    ):
+        conversation = exchange()
+        answer = conversation.step(FIRST)
+        final = final_message(SCRAM_SHA_256, FIRST, answer, "pencil", nonce=nonce)
+        if is_taken:
+            assert conversation.step(final).startswith(b"v=")
+        else:
+            with pytest.raises(AuthenticationFailed, match="Invalid client nonce"):
+                conversation.step(final)
+
+
 def test_escaped_names_and_tokens() -> None:
     asked = []
 

@@ -150,11 +150,11 @@ async def test_memory_is_a_warning() -> None:
 def test_a_setting_without_effect_is_a_warning(tmp_path: Path) -> None:
     config = Config(
         broker=BrokerSection(data_dir=str(tmp_path), port=0, metrics_port=0),
-        consumer=ConsumerSection(heartbeat_interval_ms=3000),
+        consumer=ConsumerSection(rebalance_timeout_ms=3000),
     )
     first = next(iter(diagnosis.check_all(config)))
     assert first == (
         "warn",
         "settings",
-        "consumer.heartbeatIntervalMs has no effect: every client chooses it",
+        "consumer.rebalanceTimeoutMs has no effect: every client chooses it",
     )

@@ -13,7 +13,7 @@ from kafscale.model.names import TopicId
 
 
 @pytest.mark.parametrize(
-    "name", ["a", "orders", "a.b_c-D9", "__consumer_offsets", "...", "x" * 249]
+    "name", ["a", "orders", "a.b_c-D9", "__consumer_offsets", "...", "x" * 249, "a/b.c/d-1"]
 )
 def test_legal_names_pass(name: str) -> None:
     names.check_topic_name(name)
@@ -26,7 +26,11 @@ def test_legal_names_pass(name: str) -> None:
         (".", "cannot be '.'"),
         ("..", "cannot be '..'"),
         ("x" * 250, "at most 249 characters, this one 250"),
-        ("a/b", "only letters"),
+        ("a/b", "a name is"),
+        ("a/b/c/d", "a name is"),
+        ("a//c", "cannot be empty"),
+        ("a/../c", "cannot be"),
+        ("a/b c/d", "only letters"),
         ("a@b", "only letters"),
         ("a b", "only letters"),
         ("grüße", "only letters"),

@@ -1,6 +1,9 @@
 """What is sent to a bucket, seen from the other end of the line."""
 
+import asyncio
 import json
+import ssl
+from asyncio import StreamReader, StreamWriter
 from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -14,6 +17,7 @@ from kafscale.model.errors import ObjectExists, ObjectMissing, StoreRefused, Sto
 from kafscale.model.secret import Secret
 from kafscale.objects.bucket_client import open_client
 from kafscale.objects.s3 import CLASS_FROM, S3ObjectStore, S3Settings
+from tests.support.certificates import Authority
 from tests.support.recording_s3 import BODY, RecordingS3
 
 FLUSHED = keys.segment("default/t/0", 7)
@@ -337,6 +341,30 @@ async def test_connections_are_kept_for_the_next_request(
     for _ in range(3):
         await forgetting.put_new("a", [b"x"])
     assert len({seen.connection for seen in server.seen}) == 3
+
+
+async def test_a_bucket_with_a_certificate_of_a_stranger_is_sent_nothing(tmp_path: Path) -> None:
+    stranger = Authority(tmp_path, "stranger").issue("bucket")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(stranger.certificate, stranger.key)
+    received: list[StreamReader] = []  # of handshakes that a client has finished
+
+    def take(reader: StreamReader, _: StreamWriter) -> None:
+        received.append(reader)
+
+    async with await asyncio.start_server(take, "127.0.0.1", 0, ssl=context) as listening:
+        port = listening.sockets[0].getsockname()[1]
+        wanted = S3Settings(
+            "b",
+            endpoint=f"https://localhost:{port}",
+            path_style=True,
+            access_key=Secret("AK"),
+            secret_key=Secret("SK"),
+            max_retries=0,
+        )
+        with pytest.raises(StoreUnavailable):
+            await S3ObjectStore(wanted).put_new("a", [b"x"])
+    assert received == []
 
 
 @pytest.mark.parametrize(

@@ -566,8 +566,6 @@ def test_prices_may_be_anything_from_nothing_up(tmp_path: Path) -> None:
 
 def test_settings_that_change_nothing_are_accepted_and_named() -> None:
     given = {
-        "consumer.sessionTimeoutMs": 30000,
-        "consumer.heartbeatIntervalMs": 1,
         "consumer.rebalanceTimeoutMs": 2,
         "consumer.maxPollIntervalMs": 3,
     }

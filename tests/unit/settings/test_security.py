@@ -104,3 +104,12 @@ def test_a_certificate_is_needed() -> None:
         load(None, {}, {"listeners": row("SSL")})
     with pytest.raises(ConfigError, match=r"tls\.keyFile"):
         load(None, {}, {"tls.certFile": "c.pem"})
+
+
+def test_brokers_behind_one_address_lead_pulsar_clients_on_without_tls_only() -> None:
+    settings = {"pulsar.listener": "A", "pulsar.proxyThroughServiceUrl": True}
+    rows = [{"name": "A", "port": 1, "protocol": "SSL"}]
+    with pytest.raises(ConfigError, match=r"pulsar\.proxyThroughServiceUrl: expected a pulsar"):
+        load(None, {}, {"listeners": rows, **CERTIFICATE, **settings})
+    rows[0]["protocol"] = "PLAINTEXT"
+    assert load(None, {}, {"listeners": rows, **settings}).pulsar.proxy_through_service_url

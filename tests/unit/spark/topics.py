@@ -1,6 +1,7 @@
 """Topics laid down in a folder, record by record, without a broker."""
 
-from collections.abc import Sequence
+import zlib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kafscale.log.formats import keys, manifest, segment
@@ -26,6 +27,7 @@ class Topic:
         partitions: int = 2,
         incarnation: int = 1,
         bucket: Bucket | None = None,
+        configs: Mapping[str, str] | None = None,
     ) -> None:
         if bucket is None:
             FileObjectStore(folder)
@@ -37,11 +39,12 @@ class Topic:
         place = f"{namespace}/{name}" + (f"@{incarnation}" if incarnation > 1 else "")
         self.descriptor = TopicDescriptor(
             name=name,
-            topic_id=f"{incarnation:032x}",
+            topic_id=f"{zlib.crc32(name.encode()):024x}{incarnation:08x}",
             incarnation=incarnation,
             folder=place,
             partitions=partitions,
             logs=partitions,
+            configs=dict(configs or {}),
             created_at="2025-11-15T00:00:00Z",
         )
         key = keys.descriptor(f"{namespace}/{name}", incarnation)
@@ -54,14 +57,18 @@ class Topic:
         *,
         step_ms: int = 1000,
         codec: Codec = Codec.NONE,
+        keys_given: Sequence[bytes | None] | None = None,
+        from_ms: int = T0_MS,
     ) -> None:
-        """One object with one batch: keys k0, k1, ..., times from T0 on by offset."""
+        """One object with one batch: keys k0, k1, ... or those given, times by offset."""
         base = self.ends[partition]
         records = [
             Record(
                 base + at,
-                T0_MS + (base + at) * step_ms,
-                b"k%d" % (base + at) if (base + at) % 5 else None,
+                from_ms + (base + at) * step_ms,
+                keys_given[at]
+                if keys_given is not None
+                else (b"k%d" % (base + at) if (base + at) % 5 else None),
                 value,
                 (("source", b"%d" % at),) if at % 3 == 0 else (),
             )

@@ -1,7 +1,7 @@
 """Connections to brokers, by confluent-kafka, and its errors in one line.
 
 Here: settings of a client, waiting for answers, refusals as AdminError.
-Next door: what is asked (topics.py, configs.py, groups.py).
+Next door: what is asked (topics.py, configs.py, admin/groups).
 """
 
 import socket
@@ -60,6 +60,16 @@ def open_admin(settings: dict[str, Any]) -> AdminClient:
     return open_client(AdminClient, settings)
 
 
+def put_question(question: Callable[[], T]) -> T:
+    """Put a question; what the client library does not take is an AdminError, too."""
+    try:
+        return question()
+    except KafkaException as bad:
+        raise refusal("", bad) from bad
+    except ValueError as bad:  # a name that is empty, or holds what none may hold
+        raise InvalidArgument(str(bad)) from bad
+
+
 def wait(subject: str, answer: "Future[Any]", tolerated: Iterable[int] = ()) -> Any:
     """Give what was answered, None for errors that are fine, or raise the refusal."""
     try:
@@ -72,18 +82,19 @@ def wait(subject: str, answer: "Future[Any]", tolerated: Iterable[int] = ()) -> 
 
 def wait_for_all(answers: "Mapping[str, Future[Any]]", tolerated: Iterable[int] = ()) -> None:
     """Wait for every answer; a refused one does not hide what became of the others."""
-    refusals = []
+    refusals: list[AdminError] = []
     for subject, answer in answers.items():
         try:
             wait(subject, answer, tolerated)
         except AdminError as bad:
-            refusals.append(str(bad))
+            refusals.append(bad)
     if refusals:
-        raise AdminError("; ".join(refusals))
+        raise AdminError("; ".join(map(str, refusals)), refusals[0].code)
 
 
 def refusal(subject: str, bad: KafkaException | KafkaError) -> AdminError:
     """Turn an error of the client library into one line."""
     error = bad.args[0] if isinstance(bad, KafkaException) and bad.args else bad
     text = (error.str() if isinstance(error, KafkaError) else str(error)).removeprefix("Broker: ")
-    return AdminError(f"{subject}: {text}" if subject else text)
+    code = error.code() if isinstance(error, KafkaError) else None
+    return AdminError(f"{subject}: {text}" if subject else text, code)

@@ -32,13 +32,18 @@ class ConfigValue(NamedTuple):
     source: str  # "topic", "broker", "default" or "other"
 
 
+def source_name(entry: ConfigEntry) -> str:
+    """Where a setting's value comes from."""
+    return _SOURCES.get(entry.source, "other")
+
+
 def describe_configs(admin: AdminClient, topic: str) -> list[ConfigValue]:
     """Ask for every setting of a topic, by name."""
     resource = ConfigResource(ResourceType.TOPIC, topic)
     answers = admin.describe_configs([resource], request_timeout=ANSWER_WITHIN_S)
     entries: dict[str, ConfigEntry] = wait(topic, answers[resource])
     return [
-        ConfigValue(name, entry.value, _SOURCES.get(entry.source, "other"))
+        ConfigValue(name, entry.value, source_name(entry))
         for name, entry in sorted(entries.items())
     ]
 

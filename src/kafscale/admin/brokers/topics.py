@@ -16,7 +16,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own stu
 )
 
 from kafscale.admin.brokers.client import ANSWER_WITHIN_S, refusal, wait, wait_for_all
-from kafscale.admin.brokers.offsets import list_offsets
+from kafscale.admin.brokers.offsets import PartitionName, list_offsets
 from kafscale.admin.errors import AdminError
 
 # Of each partition: its first offset, and the one that its next record will get.
@@ -55,13 +55,17 @@ def create_topics(
     partitions: int,
     configs: Mapping[str, str],
     may_exist: bool,
+    check_only: bool = False,
 ) -> None:
-    """Create topics; `partitions` -1: as many as the brokers' setting says."""
+    """Create topics; `partitions` -1: as many as the brokers' setting says.
+
+    `check_only`: nothing is created, brokers only say whether they would.
+    """
     wanted = [
         NewTopic(name, num_partitions=partitions, replication_factor=-1, config=dict(configs))
         for name in dict.fromkeys(names)
     ]
-    answers = admin.create_topics(wanted, request_timeout=ANSWER_WITHIN_S)
+    answers = admin.create_topics(wanted, request_timeout=ANSWER_WITHIN_S, validate_only=check_only)
     wait_for_all(answers, {KafkaError.TOPIC_ALREADY_EXISTS} if may_exist else set())
 
 
@@ -139,6 +143,23 @@ def _description(admin: AdminClient, name: str) -> TopicDescription:
     answer = admin.describe_topics(TopicCollection([name]), request_timeout=ANSWER_WITHIN_S)
     topic: TopicDescription = wait(name, answer[name])
     return topic
+
+
+def list_many_ranges(
+    admin: AdminClient, keys: Iterable[PartitionName]
+) -> dict[PartitionName, tuple[int, int]]:
+    """The same for partitions of many topics; those that refuse are left out."""
+    wanted = list(keys)
+    bounds = [
+        list_offsets(admin, dict.fromkeys(wanted, spec))
+        for spec in (OffsetSpec.earliest(), OffsetSpec.latest())  # type: ignore[no-untyped-call]
+    ]
+    found = {}
+    for key in wanted:
+        first, end = bounds[0].get(key), bounds[1].get(key)
+        if isinstance(first, int) and isinstance(end, int):
+            found[key] = first, end
+    return found
 
 
 def list_offset_ranges(

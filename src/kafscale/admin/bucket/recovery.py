@@ -53,12 +53,16 @@ class Plan:
     topics_removed: int = 0
     removals: int = 0
     acls: int = 0
+    credentials: int = 0  # of users who log in by SCRAM
+    tokens: int = 0
+    quotas: int = 0
     groups: int = 0
     offsets: int = 0
     offsets_kept: int = 0  # the store had them already
     offsets_without_topic: int = 0
     offsets_below_start: int = 0
     offsets_beyond_end: int = 0
+    transactions: int = 0  # committed in some partitions, and to be committed in the others
     marks: dict[str, int] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
@@ -103,6 +107,7 @@ class _Planner:
         self._plan_removals()
         for row in self._rows.items():
             self._plan_row(row)
+        self._plan_transactions()
         return self._plan
 
     def _put(self, key: str, value: bytes) -> bool:
@@ -165,7 +170,15 @@ class _Planner:
             if keys.removal(removal.folder) not in self._stored:
                 self._plan.removals += self._put(keys.removal(removal.folder), keys.encode(removal))
 
-    # -- groups and access control lists -----------------------------------------------------
+    def _plan_transactions(self) -> None:
+        """Rule T16: a commit marker is believed. Owners write those that are missing."""
+        for producer_id, committed in self._evidence.half_committed().items():
+            key = keys.producer(producer_id)
+            if key not in self._stored:
+                row = keys.ProducerRow(committed=committed)
+                self._plan.transactions += self._put(key, keys.encode(row))
+
+    # -- groups and access -------------------------------------------------------------------
 
     def _plan_row(self, row: CheckpointRow) -> None:
         key, value = row
@@ -174,10 +187,20 @@ class _Planner:
                 self._plan_offset(key, bytes(value))
             elif key not in self._stored:
                 self._plan.groups += self._put(key, bytes(value))
-        elif key.startswith((keys.BROKER_NAMES, keys.SUBSCRIPTIONS)) and key not in self._stored:
+        elif key in self._stored:
+            return
+        elif key.startswith(
+            (keys.BROKER_NAMES, keys.SUBSCRIPTIONS, keys.GROUP_CONFIGS, keys.DECOYS)
+        ):
             self._put(key, bytes(value))
-        elif key.startswith(keys.ACLS) and key not in self._stored:
+        elif key.startswith(keys.ACLS):
             self._plan.acls += self._put(key, bytes(value))
+        elif key.startswith(keys.SCRAM):
+            self._plan.credentials += self._put(key, bytes(value))
+        elif key.startswith(keys.TOKENS):
+            self._plan.tokens += self._put(key, bytes(value))
+        elif key.startswith(keys.QUOTAS):
+            self._plan.quotas += self._put(key, bytes(value))
 
     def _plan_offset(self, key: str, value: bytes) -> None:
         """Plan a committed offset, unchanged, even if the log does not have it.

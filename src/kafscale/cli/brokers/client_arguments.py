@@ -58,8 +58,12 @@ def add_client_arguments(parser: argparse.ArgumentParser) -> None:
 def client_settings(args: argparse.Namespace, **more: object) -> dict[str, Any]:
     """Give the settings of a client, once a broker accepts connections."""
     check_listener(args.bootstrap)
-    properties = _security(args) | _given_properties(args)
-    return client.client_settings(args.bootstrap, "kafscale-cli", properties, **more)
+    return client.client_settings(args.bootstrap, "kafscale-cli", client_properties(args), **more)
+
+
+def client_properties(args: argparse.Namespace) -> dict[str, str]:
+    """Give what librdkafka needs to know besides the address, in its words."""
+    return _security(args) | _given_properties(args)
 
 
 def tls_settings(args: argparse.Namespace) -> dict[str, str]:

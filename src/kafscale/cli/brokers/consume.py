@@ -1,6 +1,6 @@
 """`kafscale consume`: a topic to standard output, without a consumer group.
 
-Next door: reading the records (admin/brokers/consuming.py), printing one (record_format.py).
+Next door: reading the records (admin/records/consuming.py), printing one (record_format.py).
 """
 
 import argparse
@@ -10,8 +10,8 @@ from contextlib import closing
 
 from kafscale.admin.brokers import topics
 from kafscale.admin.brokers.client import KafkaAdmin, open_admin
-from kafscale.admin.brokers.consuming import ConsumedRecord, read_records
 from kafscale.admin.brokers.topics import OffsetRanges
+from kafscale.admin.records.consuming import ConsumedRecord, read_records
 from kafscale.cli.brokers.client_arguments import (
     add_client_arguments,
     client_settings,

@@ -2,15 +2,15 @@
 
 Here: where to, which partitions, and the plan on the screen. Resetting changes nothing without
 --execute.
-Next door: the plan (admin/brokers/group_resets.py), deleting (admin/brokers/offset_deletion.py).
+Next door: the plan (admin/groups/group_resets.py), deleting (admin/groups/offset_deletion.py).
 """
 
 import argparse
 from datetime import UTC, datetime
 
-from kafscale.admin.brokers.group_resets import PlannedOffset, ResetTarget, commit_reset, plan_reset
-from kafscale.admin.brokers.offset_deletion import DeletedOffset, delete_offsets
-from kafscale.cli.brokers.client_arguments import admin_client, parse_pairs
+from kafscale.admin.groups.group_resets import PlannedOffset, ResetTarget, commit_reset, plan_reset
+from kafscale.admin.groups.offset_deletion import DeletedOffset, delete_offsets
+from kafscale.cli.brokers.client_arguments import admin_client, client_properties
 from kafscale.cli.terminal.durations import parse_duration
 from kafscale.cli.terminal.errors import UsageError
 from kafscale.cli.terminal.output import print_columns, print_json
@@ -73,9 +73,9 @@ def add_deletion_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_deletion(args: argparse.Namespace) -> None:
     """Delete offsets and show what they were."""
-    security = parse_pairs("-X", args.properties).get("security.protocol", "")
     wanted = _partitions(args.topic)
-    deleted = delete_offsets(admin_client(args), args.name, wanted, security=security)
+    properties = client_properties(args)
+    deleted = delete_offsets(admin_client(args), args.name, wanted, properties)
     if args.json:
         for row in deleted:
             print_json(row._asdict())

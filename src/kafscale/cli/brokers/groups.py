@@ -1,11 +1,11 @@
 """`kafscale groups`: list, describe, reset-offsets, delete-offsets, delete.
 
-Next door: asking brokers (admin/brokers/groups.py), changing offsets (group_offsets.py).
+Next door: asking brokers (admin/groups/groups.py), changing offsets (group_offsets.py).
 """
 
 import argparse
 
-from kafscale.admin.brokers import groups
+from kafscale.admin.groups import groups
 from kafscale.cli.brokers import group_offsets
 from kafscale.cli.brokers.client_arguments import add_client_arguments, admin_client
 from kafscale.cli.terminal.output import print_columns, print_json, print_line

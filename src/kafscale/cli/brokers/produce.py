@@ -1,6 +1,6 @@
 """`kafscale produce`: lines in, records out.
 
-Next door: sending the records (admin/brokers/producing.py).
+Next door: sending the records (admin/records/producing.py).
 """
 
 import argparse
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import BinaryIO, Final
 
-from kafscale.admin.brokers.producing import Delivery, OutgoingRecord, open_producer
+from kafscale.admin.records.producing import Delivery, OutgoingRecord, open_producer
 from kafscale.cli.brokers.client_arguments import (
     add_client_arguments,
     client_settings,

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from kafscale.admin.brokers.consuming import ConsumedRecord
+from kafscale.admin.records.consuming import ConsumedRecord
 from kafscale.cli.terminal.errors import UsageError
 from kafscale.model.printable import printable_value
 

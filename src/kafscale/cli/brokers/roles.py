@@ -1,6 +1,6 @@
 """`kafscale roles`: grant, revoke and list the roles admin, producer and consumer.
 
-Next door: what a role is made of (access/roles.py), asking brokers (admin/brokers/roles.py).
+Next door: what a role is made of (access/roles.py), asking brokers (admin/access/roles.py).
 """
 
 import argparse
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from kafscale.access.acls import WILDCARD, PatternType, read_principal
 from kafscale.access.roles import EVERY, ROLES, GrantedRole, Pattern
-from kafscale.admin.brokers import roles
+from kafscale.admin.access import roles
 from kafscale.cli.brokers.client_arguments import add_client_arguments, admin_client
 from kafscale.cli.terminal.errors import CommandError, UsageError
 from kafscale.cli.terminal.output import print_columns, print_json

@@ -2,7 +2,7 @@
 
 Here: a look at the producer now and then, beside the work, and one line on standard error when
 nothing is acknowledged for some seconds.
-Next door: the producer (admin/brokers/producing.py), what brokers say (admin/brokers/members.py).
+Next door: the producer (admin/records/producing.py), what brokers say (admin/brokers/members.py).
 """
 
 import sys
@@ -13,8 +13,8 @@ from typing import Any, Final
 from kafscale.admin.brokers import members
 from kafscale.admin.brokers.client import open_admin
 from kafscale.admin.brokers.page_trust import trust_of_client
-from kafscale.admin.brokers.producing import Delivery
 from kafscale.admin.errors import AdminError
+from kafscale.admin.records.producing import Delivery
 from kafscale.model.printable import printable
 
 PATIENCE_S: Final = 3.0

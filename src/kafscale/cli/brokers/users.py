@@ -1,12 +1,12 @@
 """`kafscale users`: the users who log in by SCRAM.
 
 A password never stands in a command line, where other users of the machine could read it.
-Next door: asking brokers (admin/brokers/users.py), passwords (cli/terminal/passwords.py).
+Next door: asking brokers (admin/access/users.py), passwords (cli/terminal/passwords.py).
 """
 
 import argparse
 
-from kafscale.admin.brokers import users
+from kafscale.admin.access import users
 from kafscale.cli.brokers.client_arguments import add_client_arguments, admin_client
 from kafscale.cli.terminal.output import print_columns, print_json
 from kafscale.cli.terminal.passwords import read_password

@@ -14,6 +14,8 @@ from kafscale.cli.terminal.errors import CommandError, UsageError
 from kafscale.cli.terminal.output import print_columns, print_json, print_line
 
 JOBS: Final[dict[str, str]] = {
+    "run": "keep the tables that topics declare, and all logs, up to date until stopped",
+    "status": "show how fresh each table is, what it lacks, and what happened last",
     "export": "write topics to Parquet, Delta or Iceberg tables, or bring those up to date",
     "stats": "report what topics hold, what they cost, and the lag of groups",
     "compact": "merge small objects; with --by-key keep the newest record of each key",
@@ -32,6 +34,10 @@ _EXTRAS: Final = {
     "ptars": "protobuf",
     "google": "protobuf",
 }
+
+
+# Commands that are no single job: they leave no record of their own run.
+_OF_THE_RUNNER: Final = ("run", "status")
 
 
 class Job(Protocol):
@@ -90,7 +96,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Do it and give the exit code."""
     module = _module(args.job)
-    from kafscale.broker import log_output
+    from kafscale.broker.operating import log_output
     from kafscale.cli.terminal.progress import ProgressLine
     from kafscale.spark.bucket import Bucket
     from kafscale.spark.errors import spark_errors_shortened
@@ -110,7 +116,7 @@ def run(args: argparse.Namespace) -> int:
         try:
             with spark_errors_shortened():
                 try:
-                    report = module.run(context, args)
+                    report = _run(module, context, args)
                 finally:
                     context.bucket.tell()
         except ImportError as missing:  # a library of one format, loaded when it is needed
@@ -130,9 +136,20 @@ def run(args: argparse.Namespace) -> int:
     return int(report.exit_code)
 
 
+def _run(module: Job, context: Any, args: argparse.Namespace) -> Any:
+    """Run a job; what it was and how it ended stays on record in the bucket."""
+    from kafscale.spark.run_records import RunRecord, recorded
+
+    if args.job in _OF_THE_RUNNER or args.dry_run:
+        return module.run(context, args)
+    record = RunRecord(context.bucket, args.job, args.topic)
+    return recorded(record, lambda: module.run(context, args))
+
+
 def _module(name: str) -> Job:
     try:
-        module: Job = importlib.import_module(f"kafscale.spark.jobs.{name}")
+        room = "runner" if name in _OF_THE_RUNNER else "jobs"
+        module: Job = importlib.import_module(f"kafscale.spark.{room}.{name}")
     except ImportError as missing:
         raise not_installed(missing) from missing
     return module

@@ -44,11 +44,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help=f"print at most N rows (default: {SHOWN} as columns, else all)",
     )
-    add_value_arguments(parser, "string")
+    add_value_arguments(parser, None)
+    parser.add_argument(
+        "--log-only",
+        action="store_true",
+        help="read topics from the log alone, also where they have a table",
+    )
     parser.add_argument(
         "--as-of", default="", metavar="NAME", help="read this snapshot (see kafscale snapshots)"
     )
-    parser.add_argument("--master", default="local[*]", metavar="URL", help="Spark's master")
+    parser.add_argument(
+        "--only-topics",
+        action="store_true",
+        help="refuse all but one SELECT over topics: no files, no Java methods, no programs",
+    )
+    parser.add_argument(
+        "--master",
+        default="local[*]",
+        metavar="URL",
+        help="Spark's master, or sc://host:15002 for Spark Connect",
+    )
     parser.add_argument(
         "--conf",
         action="append",
@@ -64,8 +79,9 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"--rows: expected 0 or more, found {args.rows}")
     try:
         from kafscale.spark.errors import spark_errors_shortened
+        from kafscale.spark.history.queries import register_topics
         from kafscale.spark.session import open_session, quiet_jvm
-        from kafscale.spark.source.sql import register_topics, run_query
+        from kafscale.spark.source.sql import run_query
     except ImportError as missing:
         raise not_installed(missing) from missing
 
@@ -76,10 +92,23 @@ def run(args: argparse.Namespace) -> int:
         print("Spark starts, which takes some seconds ...", file=sys.stderr)
     with nullcontext() if getattr(args, "debug", False) else quiet_jvm():
         spark = open_session("kafscale sql", args.master, pairs(args.conf))
-    topics = register_topics(spark, args.store, (), **_value_options(args))
+    topics = register_topics(
+        spark,
+        args.store,
+        (),
+        use_tables=not args.log_only,
+        value_format="string",
+        **_value_options(args),
+    )
     limit = args.rows if args.rows is not None else SHOWN if args.output == "columns" else None
     with spark_errors_shortened():
-        names, rows = run_query(spark, topics, args.query, None if limit is None else limit + 1)
+        names, rows = run_query(
+            spark,
+            topics,
+            args.query,
+            None if limit is None else limit + 1,
+            is_closed=args.only_topics,
+        )
         _print(args.output, names, rows, limit)
     return 0
 
@@ -91,7 +120,7 @@ def _value_options(args: argparse.Namespace) -> dict[str, str]:
     if is_file and args.value_format == "json":
         schema, is_file = Path(schema).read_text("utf-8").strip(), False
     given = {
-        "valueFormat": args.value_format,
+        "valueFormat": args.value_format or "",
         "valueSchemaFile" if is_file else "valueSchema": schema,
         "valueMessage": args.value_message,
         "valueFraming": "" if args.value_framing == "none" else args.value_framing,

@@ -22,6 +22,9 @@ from kafscale.local.errors import LocalError
 from kafscale.local.fleet_programs import MAX_BROKERS, MAX_ETCD
 from kafscale.local.folder import ClusterStatus, Folder
 from kafscale.local.supervisor import supervise
+from kafscale.settings.loading import load
+from kafscale.settings.sections import ConsoleSection
+from kafscale.settings.sources import CONSOLE_VARIABLES
 from kafscale.system import SystemClock, SystemDice
 
 _STOP_WITHIN_S: Final = 60.0
@@ -44,6 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="number of etcd members (default: as last time, else 1)",
     )
+    up.add_argument("--no-console", action="store_true", help="do not start the web console")
     how = up.add_mutually_exclusive_group()
     how.add_argument("--foreground", action="store_true", help="run until Ctrl-C (default)")
     how.add_argument(
@@ -85,8 +89,16 @@ def _check_size(flag: str, size: int | None, least: int, most: int) -> None:
 
 
 def _up(folder: Folder, args: argparse.Namespace) -> int:
-    supervise(folder, args.brokers, args.etcd, SystemClock(), SystemDice(), _say)
+    console = None if args.no_console else _console()
+    supervise(folder, args.brokers, args.etcd, SystemClock(), SystemDice(), _say, console)
     return 0
+
+
+def _console() -> ConsoleSection | None:
+    """The settings of the console, by its variables alone; None: it is switched off."""
+    given = {name: raw for name, raw in os.environ.items() if name.startswith(CONSOLE_VARIABLES)}
+    console = load(None, given, {}).console
+    return console if console.enabled else None
 
 
 def _say(line: str) -> None:
@@ -107,6 +119,7 @@ def _detach(folder: Folder, args: argparse.Namespace) -> int:
     command += ["--data", str(folder.path)]
     for flag, value in (("--brokers", args.brokers), ("--etcd", args.etcd)):
         command += [flag, str(value)] if value is not None else []
+    command += ["--no-console"] if args.no_console else []
     log = folder.log("supervisor")
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from kafscale.admin.brokers.client import client_settings
-from kafscale.admin.brokers.producing import Delivery, OutgoingRecord, open_producer
+from kafscale.admin.records.producing import Delivery, OutgoingRecord, open_producer
 from kafscale.cli.serving import demo_orders
 from kafscale.cli.terminal.errors import CommandError
 from kafscale.system import SystemClock

@@ -160,7 +160,12 @@ def _facts(evidence: Evidence, wanted: Plan, now_ms: int, *, dry_run: bool) -> d
             "cluster_id": head.cluster_id,
             "author": head.author,
         },
-        "acls_written": wanted.acls,
+        "access_written": {
+            "acls": wanted.acls,
+            "credentials": wanted.credentials,
+            "tokens": wanted.tokens,
+            "quotas": wanted.quotas,
+        },
         "groups_written": wanted.groups,
         "offsets": {
             "written": wanted.offsets,
@@ -169,6 +174,7 @@ def _facts(evidence: Evidence, wanted: Plan, now_ms: int, *, dry_run: bool) -> d
             "below_log_start": wanted.offsets_below_start,
             "beyond_log_end": wanted.offsets_beyond_end,
         },
+        "transactions_to_commit": wanted.transactions,
         "next": wanted.marks,
         "problems": wanted.problems,
     }
@@ -194,8 +200,9 @@ def _tell(facts: dict[str, Any]) -> None:
     for name, count in offsets.items():
         if count and name != "written":
             print(f"           {count} {name.replace('_', ' ')}")
-    if facts["acls_written"]:
-        print(f"  acls     {facts['acls_written']}")
+    access = [f"{name} {count}" for name, count in facts["access_written"].items() if count]
+    if access:
+        print(f"  access   {', '.join(access)}")
     numbers = ", ".join(f"{name} {number}" for name, number in facts["next"].items())
     print(f"  next     {numbers}")
     for problem in facts["problems"]:

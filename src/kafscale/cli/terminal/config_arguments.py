@@ -71,6 +71,16 @@ def config_of(args: argparse.Namespace) -> Config:
     return load(args.config, os.environ, flags)
 
 
+def given_settings(args: argparse.Namespace) -> dict[str, str]:
+    """The settings that were given as options, by their keys, for another process."""
+    given = {key: str(value) for key, value in set_by(args).items()}
+    for flag, key in FLAGS.items():
+        value = getattr(args, flag.removeprefix("--").replace("-", "_"))
+        if value is not None:
+            given[key] = str(value).lower() if value is True else str(value)
+    return given
+
+
 def set_by(args: argparse.Namespace) -> dict[str, object]:
     """Read every --set."""
     given: dict[str, object] = {}

@@ -6,13 +6,22 @@ password_file.py, signing_keys.py), a Kafka connection's states (gateways/kafka/
 Never here: delays and limits. They are the door's.
 """
 
+import asyncio
 import base64
 import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from kafscale.access.plain import check_password, read_plain
-from kafscale.access.scram import SCRAM_MECHANISMS, ScramCredential, ScramExchange, ScramMechanism
+from kafscale.access.scram import (
+    SCRAM_MECHANISMS,
+    SCRAM_SHA_256,
+    ScramCredential,
+    ScramExchange,
+    ScramMechanism,
+    decoy,
+    fits_password,
+)
 from kafscale.engine.access.credentials import DECOY_SECRET_BYTES, Credentials
 from kafscale.engine.access.reread_file import RereadFile
 from kafscale.engine.access.signing_keys import SigningKeys
@@ -22,11 +31,14 @@ from kafscale.model.clock import Clock, Dice
 from kafscale.model.errors import AuthenticationFailed
 
 if TYPE_CHECKING:
+    from joserfc.jwk import KeySet
+
     from kafscale.access.bearer import BearerIdentity, TokenRules
 
 PLAIN: Final = "PLAIN"
 OAUTHBEARER: Final = "OAUTHBEARER"
 _NONCE_BYTES: Final = 18  # of random: 24 characters
+_STRETCHED_AT_ONCE: Final = 2  # passwords; each takes milliseconds of a core
 
 
 class ClientIdentity(NamedTuple):
@@ -80,6 +92,9 @@ class Authentication:
         self.tokens = tokens
         self._clock = clock
         self._dice = dice
+        self._passwords = passwords
+        self._bearer = bearer
+        self._stretching = asyncio.Semaphore(_STRETCHED_AT_ONCE)
         self._own_decoy_secret = dice.token(DECOY_SECRET_BYTES)  # where the fleet's is not loaded
         self._mechanisms: dict[str, Callable[[], Exchange]] = {
             name: self._scram_of(mechanism) for name, mechanism in SCRAM_MECHANISMS.items()
@@ -88,6 +103,37 @@ class Authentication:
             self._mechanisms[PLAIN] = lambda: _PlainLogin(passwords)
         if bearer is not None:
             self._mechanisms[OAUTHBEARER] = lambda: _BearerLogin(bearer, clock)
+
+    async def by_password(self, user: str, password: str) -> ClientIdentity:
+        """Who a client is that sends its password: a user of the file, or one with a credential.
+
+        Raises AuthenticationFailed.
+        """
+        if self._passwords is not None:
+            passwords = await self._passwords.current()
+            if user in passwords:
+                check_password(passwords[user], password)
+                return ClientIdentity(Principal("User", user))
+        secret = self.credentials.decoy_secret or self._own_decoy_secret
+        kept = self.credentials.of_user(user) or [
+            (SCRAM_SHA_256, decoy(SCRAM_SHA_256, secret, user))
+        ]
+        mechanism, credential = kept[0]
+        async with self._stretching:
+            fits = await asyncio.to_thread(fits_password, mechanism, credential, password)
+        if not fits:
+            raise AuthenticationFailed("Authentication failed: Invalid username or password")
+        return ClientIdentity(Principal("User", user))
+
+    async def by_token(self, token: str) -> ClientIdentity:
+        """Who a client is that sends a bare token; one without a time of expiry is good, too.
+
+        Raises AuthenticationFailed.
+        """
+        if self._bearer is None:
+            raise AuthenticationFailed("Authentication failed: tokens are not accepted here")
+        found = await identify(self._bearer, self._clock, token, must_expire=False)
+        return ClientIdentity(Principal("User", found.user), found.expires_ms)
 
     def begin(self, mechanism: str) -> Exchange:
         """A conversation by a mechanism that the settings have turned on."""
@@ -171,7 +217,7 @@ class _BearerLogin:
             raise AuthenticationFailed(self._refusal)
         token, authzid = read_bearer(message)
         try:
-            identified = await self._identify(token)
+            identified = await identify(self._check, self._clock, token)
         except AuthenticationFailed as problem:
             self._refusal = json.dumps({"status": "invalid_token", "error": str(problem)})
             return SaslReply(self._refusal.encode())
@@ -185,11 +231,17 @@ class _BearerLogin:
             b"", ClientIdentity(Principal("User", identified.user), identified.expires_ms)
         )
 
-    async def _identify(self, token: str) -> "BearerIdentity":
-        from kafscale.access.bearer import UnknownKey, check_token
 
-        keys, rules = self._check
-        try:
-            return check_token(token, await keys.current(), rules, self._clock.now_ms())
-        except UnknownKey:
-            return check_token(token, await keys.newer(), rules, self._clock.now_ms())
+async def identify(
+    check: BearerCheck, clock: Clock, token: str, *, must_expire: bool = True
+) -> "BearerIdentity":
+    """Who a token is about; the issuer may have new keys since. Raises AuthenticationFailed."""
+    from kafscale.access.bearer import UnknownKey, check_token
+
+    def read(keys: "KeySet") -> "BearerIdentity":
+        return check_token(token, keys, check.rules, clock.now_ms(), must_expire=must_expire)
+
+    try:
+        return read(await check.keys.current())
+    except UnknownKey:
+        return read(await check.keys.newer())

@@ -72,7 +72,7 @@ class Credentials:
         By it every broker shows the same salt for a user that does not exist, today and after a
         restart, as it does for one that exists. Raises MetadataUnavailable.
         """
-        made = dice.token(DECOY_SECRET_BYTES)
+        made = msgspec.json.encode(dice.token(DECOY_SECRET_BYTES))  # rows are JSON
         entry = await self._metadata.get(keys.DECOYS)
         if entry is None:
             try:

@@ -52,7 +52,10 @@ class KeysOfFile:
         """Read the file. Raises OSError, ValueError."""
         from kafscale.access.bearer import read_keys
 
-        self._file = RereadFile(path, lambda one: read_keys(read_text(one).encode()), clock)
+        def read(file: Path) -> "KeySet":
+            return read_keys(read_text(file).encode(), with_secrets=True)
+
+        self._file = RereadFile(path, read, clock)
 
     async def current(self) -> "KeySet":
         """See SigningKeys."""

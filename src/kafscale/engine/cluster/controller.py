@@ -96,7 +96,10 @@ class Controller:
         current = facts.members
         newcomers = {row.broker_id for row in staying} - _ids(current.brokers)
         self._joining = {who: self._joining.get(who, now_s) for who in newcomers}
-        if not staying or tuple(staying) == current.brokers:
+        known = min((row.transaction_version for row in facts.brokers), default=0)
+        version = max(known, current.transaction_version)
+        is_same = tuple(staying) == current.brokers and version == current.transaction_version
+        if not staying or is_same:
             return None
         gathered_s = self._gathered_at_s(facts, staying)
         if now_s < gathered_s:
@@ -105,7 +108,12 @@ class Controller:
         # Brokers may remember more than a metadata store that was restored.
         generation = max(facts.next_epoch, current.generation + 1, self._state.generation + 1)
         return WriteMembers(
-            MemberList(generation=generation, previous=current.generation, brokers=tuple(staying)),
+            MemberList(
+                generation=generation,
+                previous=current.generation,
+                brokers=tuple(staying),
+                transaction_version=version,
+            ),
             facts.controller_version,
             facts.members_version,
             facts.epochs_version,
@@ -121,7 +129,7 @@ class Controller:
         if not current or set(current) - set(staying):
             return -math.inf  # what leaves must be taken over, what came back waits for its logs
         # Brokers that join can wait: others serve what will be theirs.
-        return min(self._joining.values()) + self._gather_s
+        return min(self._joining.values(), default=-math.inf) + self._gather_s
 
     def claimed(self) -> ReadFleet:
         """This broker is the controller now: see what is to be written."""

@@ -58,6 +58,7 @@ from kafscale.model.errors import (
 )
 from kafscale.model.topics import iso_time
 from kafscale.tasks import Tasks
+from kafscale.transactions.rows import TRANSACTION_VERSION
 
 logger = structlog.get_logger()
 
@@ -122,6 +123,7 @@ class Fleet:
             rack=node.rack,
             started_at=self._started_at,
             version=__version__,
+            transaction_version=TRANSACTION_VERSION,
         )
         self.feed(JoinFleet(row))
         await self._joined.wait()
@@ -305,6 +307,11 @@ class Fleet:
     def generation(self) -> int:
         """The leader epoch of every log."""
         return self.state.generation
+
+    @property
+    def transaction_version(self) -> int:
+        """The version of transactions that all brokers know."""
+        return self.state.placement.transaction_version
 
     @property
     def is_controller(self) -> bool:

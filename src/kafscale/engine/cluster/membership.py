@@ -68,6 +68,11 @@ class Membership(Protocol):
         ...
 
     @property
+    def transaction_version(self) -> int:
+        """The version of transactions that all brokers know (decision 79)."""
+        ...
+
+    @property
     def has_joined(self) -> bool:
         """Whether `join` is over; before, a broker should not answer questions about the fleet."""
         ...

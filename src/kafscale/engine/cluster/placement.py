@@ -20,11 +20,20 @@ _WORD: Final = (1 << 64) - 1
 class Placement:
     """The members of one generation and the owner of each name; answers are remembered."""
 
-    __slots__ = ("_groups", "_incarnations", "_logs", "_seeds", "generation", "previous")
+    __slots__ = (
+        "_groups",
+        "_incarnations",
+        "_logs",
+        "_seeds",
+        "generation",
+        "previous",
+        "transaction_version",
+    )
 
     def __init__(self, members: MemberList) -> None:
         self.generation = members.generation
         self.previous = members.previous
+        self.transaction_version = members.transaction_version
         self._incarnations = {row.broker_id: row.incarnation for row in members.brokers}
         self._seeds = [(who, _number(f"broker {who}")) for who in self._incarnations]
         self._logs: dict[str, int] = {}

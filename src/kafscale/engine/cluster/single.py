@@ -7,6 +7,7 @@ import asyncio
 
 from kafscale.engine.cluster.identity import Identity
 from kafscale.engine.cluster.membership import ClusterEvents, Node
+from kafscale.transactions.rows import TRANSACTION_VERSION
 
 
 class SingleBroker:
@@ -15,6 +16,7 @@ class SingleBroker:
     has_peers = False
     is_controller = True
     has_joined = True
+    transaction_version = TRANSACTION_VERSION
 
     def __init__(self, identity: Identity) -> None:
         """Own everything under the epoch of this start."""

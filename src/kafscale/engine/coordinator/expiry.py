@@ -15,6 +15,7 @@ import asyncio
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 import structlog
 
@@ -23,8 +24,8 @@ from kafscale.engine.coordinator.groups import Groups
 from kafscale.engine.coordinator.listing import each_group
 from kafscale.engine.coordinator.offsets import Offsets
 from kafscale.engine.coordinator.records import GroupRecords
-from kafscale.groups.machine import Group
-from kafscale.groups.states import GroupState
+from kafscale.groups.classic.states import GroupState
+from kafscale.groups.machines import GroupMachine
 from kafscale.metadata import keys
 from kafscale.metadata.store import Entry, MetadataStore
 from kafscale.model.clock import Clock
@@ -36,6 +37,9 @@ from kafscale.model.errors import (
 )
 
 logger = structlog.get_logger()
+
+# What members of a classic group read is decided by the rebalance.
+_UNDECIDED: Final = (GroupState.PREPARING, GroupState.COMPLETING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,13 +128,13 @@ class Expiry:
         key = keys.subscription(place[0], group_id, place[1])
         return await self._metadata.get(key) is not None
 
-    def _expired(self, stored: _StoredGroup, machine: Group | None) -> list[Entry]:
+    def _expired(self, stored: _StoredGroup, machine: GroupMachine | None) -> list[Entry]:
         """The offsets that have expired."""
         kept: Collection[str] = ()
         since_ms = 0
         if machine is not None and not machine.is_idle:
             subscribed = self._records.subscribed_topics(machine)
-            if machine.state is not GroupState.STABLE or subscribed is None:
+            if machine.state in _UNDECIDED or subscribed is None:
                 return []
             kept = subscribed
         elif stored.record is not None and stored.record.protocol_type:

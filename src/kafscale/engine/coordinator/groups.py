@@ -1,12 +1,12 @@
-"""The consumer groups that this broker coordinates: one machine per group, timers, waiting calls.
+"""The groups that this broker coordinates: one machine per group, timers, waiting calls.
 
 Here: the shell around the state machine. The broker reads a group from the metadata store when a
 client first asks for it. It writes a group when a rebalance is complete, before members hear of
 their assignments: a broker that was restarted goes on with the same generation. Heartbeats are
 never written. Every write compares the broker's claim to the group; a broker that has lost a group
 drops it at once.
-Next door: the rules (groups/machine.py), the JSON (records.py), claims (claims.py), offsets
-(offsets.py), when groups expire (expiry.py).
+Next door: the rules (groups/classic/machine.py, groups/consumer/machine.py), the JSON (records.py),
+claims (claims.py), offsets (offsets.py), when groups expire (expiry.py).
 """
 
 import asyncio
@@ -21,10 +21,14 @@ import structlog
 
 from kafscale.engine.cluster.membership import Membership
 from kafscale.engine.coordinator.claims import ClaimEvents, Claims
+from kafscale.engine.coordinator.group_configs import GroupConfigs
+from kafscale.engine.coordinator.group_machines import GroupMachines
 from kafscale.engine.coordinator.listing import Listed, stored_groups
 from kafscale.engine.coordinator.member_memory import MemberMemory
 from kafscale.engine.coordinator.offsets import check_group_id
 from kafscale.engine.coordinator.records import GroupRecords
+from kafscale.groups.classic.states import GroupState
+from kafscale.groups.consumer.assigned import AssignedGroup, ConsumerGroupState, TopicDirectory
 from kafscale.groups.events import (
     Delete,
     Event,
@@ -32,12 +36,12 @@ from kafscale.groups.events import (
     Persist,
     Rejected,
     Reply,
+    Snapshot,
     Tick,
     WakeAt,
 )
-from kafscale.groups.machine import Group
-from kafscale.groups.snapshot import GroupSnapshot
-from kafscale.groups.states import GroupRules, GroupState
+from kafscale.groups.machines import GroupMachine
+from kafscale.groups.rules import GroupRules
 from kafscale.metadata import keys
 from kafscale.metadata.store import MAX_OPERATIONS, MetadataStore, Put, Remove
 from kafscale.model.clock import Clock, Dice
@@ -66,8 +70,8 @@ class LoadedGroup:
     """A group in memory: its machine, its timer, what is not saved yet."""
 
     group_id: str
-    machine: Group
-    unsaved: GroupSnapshot | None = None
+    machine: GroupMachine
+    unsaved: Snapshot | None = None
     changed_at: str = ""
     is_lost: bool = False
     saving: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -82,10 +86,8 @@ class LoadedGroup:
     def refuse_waiters(self) -> None:
         """Refuse all calls that wait: their members must find the new coordinator."""
         gone = Rejected(NotTheCoordinator("another broker has taken the group"))
-        for member in self.machine.roster.by_id.values():
-            for call in (member.joining, member.syncing):
-                if call is not None:
-                    _resolve(Reply(call, gone))
+        for call in self.machine.waiting_calls():
+            _resolve(Reply(call, gone))
 
 
 class Groups(ClaimEvents):
@@ -100,15 +102,19 @@ class Groups(ClaimEvents):
         dice: Dice,
         tasks: Tasks,
         cluster: Membership,
+        topics: TopicDirectory,
+        configs: GroupConfigs,
         on_rebalanced: Callable[[], None],
     ) -> None:
         """Read each group when it is first asked for. `on_rebalanced` counts rebalances."""
         self._metadata = metadata
         self._records = records
         self._cluster = cluster
+        self.configs = configs
+        self._machines = GroupMachines(rules, topics, records.codec, configs, clock)
+        configs.listen(self._configs_changed)
         self.claims = Claims(metadata, cluster, clock, self)
         self._on_rebalanced = on_rebalanced
-        self._rules = rules
         self._clock = clock
         self._dice = dice
         self._tasks = tasks
@@ -149,11 +155,10 @@ class Groups(ClaimEvents):
 
     async def _load(self, group_id: str) -> None:
         entry = await self.claims.load(group_id)
-        machine = Group(self._rules)
+        machine = self._machines.new()
         if entry is not None:
             try:
-                saved = self._records.decode(entry.value)
-                machine = Group.restored(self._rules, saved, self._clock.elapsed_s())
+                machine = self._machines.restored(group_id, self._records.decode(entry.value))
             except CorruptObject as problem:
                 # Its members are told that they are unknown and join again; offsets are elsewhere.
                 logger.error("group_unreadable", group=group_id, error=str(problem))
@@ -165,6 +170,11 @@ class Groups(ClaimEvents):
         group = self._loaded[group_id] = LoadedGroup(group_id, machine)
         self.memory.note(group_id, machine)
         self._wake_at(group, machine.next_wake_s())
+
+    def _configs_changed(self, group_id: str) -> None:
+        group = self._loaded.get(group_id)
+        if group is not None and isinstance(group.machine, AssignedGroup):
+            group.machine.change_rules(self._machines.rules_of(group_id))
 
     def _drop_idle(self) -> None:
         """Make room: an empty group that is saved can be read again."""
@@ -239,8 +249,25 @@ class Groups(ClaimEvents):
         call = getattr(event, "call", None)
         assert isinstance(call, asyncio.Future)
         self.memory.require_room(group.machine, event)
-        self._handle(group, event)
+        before = group.machine
+        group.machine = self._machines.suited(group_id, before, event)
+        self._handle(group, event, before)
         return call
+
+    async def require_type(self, group_id: str, group_type: str) -> None:
+        """Raise GroupNotFound if there is a group of another type, even one without members."""
+        machine = (await self._get(group_id)).machine
+        if machine.group_type != group_type and not (
+            machine.is_idle and not await self._is_known(group_id)
+        ):
+            raise GroupNotFound(f"this is a {machine.group_type} group")
+
+    def regex_to_match_again(self, group_id: str, member_id: str) -> str | None:
+        """The pattern of a member if topics have changed since it was matched; else None."""
+        group = self._loaded.get(group_id)
+        if group is None or not isinstance(group.machine, AssignedGroup):
+            return None
+        return group.machine.regex_to_match_again(member_id)
 
     def new_call(self) -> "asyncio.Future[GroupOutcome]":
         """A future for an event to have as its `call`."""
@@ -259,7 +286,7 @@ class Groups(ClaimEvents):
                 return Rejected(problem, member_id)
         return outcome
 
-    def _handle(self, group: LoadedGroup, event: Event) -> None:
+    def _handle(self, group: LoadedGroup, event: Event, before: GroupMachine | None = None) -> None:
         generation = group.machine.generation
         for effect in group.machine.handle(event, self._clock.elapsed_s()):
             if isinstance(effect, Persist):
@@ -269,9 +296,14 @@ class Groups(ClaimEvents):
                 self._wake_at(group, effect.at_s)
             else:
                 _resolve(effect)
+        is_rebalanced = group.machine.generation != generation
+        settled = self._machines.settled(group.machine, before)
+        if settled is not group.machine:
+            group.machine = settled
+            self._wake_at(group, settled.next_wake_s())
         if self._loaded.get(group.group_id) is group:
             self.memory.note(group.group_id, group.machine)
-        if group.machine.generation != generation:
+        if is_rebalanced:
             self._note_rebalance(group)
         if group.unsaved is not None and not group.saving.locked():
             self._tasks.spawn(self._save_or_warn(group), f"saving group {group.group_id}")
@@ -320,9 +352,10 @@ class Groups(ClaimEvents):
                 if group.unsaved is snapshot:
                     group.unsaved = None
 
-    async def _encode(self, group: LoadedGroup, snapshot: GroupSnapshot) -> bytes:
+    async def _encode(self, group: LoadedGroup, snapshot: Snapshot) -> bytes:
         """The value to save; a group that says much about itself is encoded beside the loop."""
-        encode = partial(self._records.encode, group.group_id, snapshot, group.changed_at)
+        taken = snapshot.take()
+        encode = partial(self._records.encode, group.group_id, taken, group.changed_at)
         is_quick = group.machine.roster.held_bytes <= _QUICK_BYTES
         return encode() if is_quick else await asyncio.to_thread(encode)
 
@@ -343,10 +376,10 @@ class Groups(ClaimEvents):
 
     # -- describing and deleting ----------------------------------------------------------------
 
-    async def describe(self, group_id: str) -> Group | None:
+    async def describe(self, group_id: str) -> GroupMachine | None:
         """The group as it is now; None if there is none."""
         machine = (await self._get(group_id)).machine
-        if machine.state is GroupState.DEAD:
+        if machine.state.value == GroupState.DEAD.value:
             return None
         if machine.is_idle and not await self._is_known(group_id):
             return None
@@ -369,17 +402,16 @@ class Groups(ClaimEvents):
             raise GroupNotEmpty("what the group's members read is not known")
         return subscribed
 
-    def in_memory(self, group_id: str) -> Group | None:
+    def in_memory(self, group_id: str) -> GroupMachine | None:
         """The group if it is in memory."""
         group = self._loaded.get(group_id)
         return None if group is None else group.machine
 
     def states(self) -> Iterator[tuple[str, int]]:
         """How many groups in memory are in which state."""
-        states = Counter(group.machine.state for group in self._loaded.values())
-        yield from (
-            (state.value, states[state]) for state in GroupState if state is not GroupState.DEAD
-        )
+        states = Counter(group.machine.state.value for group in self._loaded.values())
+        names = dict.fromkeys(state.value for state in (*GroupState, *ConsumerGroupState))
+        yield from ((name, states[name]) for name in names if name != GroupState.DEAD.value)
 
     def member_count(self) -> int:
         """How many members all groups have together."""
@@ -399,7 +431,9 @@ class Groups(ClaimEvents):
         for group_id, group in self._loaded.items():
             machine = group.machine
             if group_id in listed or not machine.is_idle:
-                listed[group_id] = Listed(group_id, machine.protocol_type, machine.state.value)
+                listed[group_id] = Listed(
+                    group_id, machine.protocol_type, machine.state.value, machine.group_type
+                )
         return [listed[group_id] for group_id in sorted(listed)]
 
     async def delete(self, group_id: str) -> None:

@@ -9,10 +9,11 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from kafscale.groups.states import GroupState
+from kafscale.groups.classic.states import GroupState
 from kafscale.metadata import keys
 from kafscale.metadata.store import BEYOND, Entry, MetadataStore
 from kafscale.model.errors import CorruptObject
+from kafscale.model.group_types import CLASSIC
 
 logger = structlog.get_logger()
 
@@ -25,6 +26,7 @@ class Listed(NamedTuple):
     group_id: str
     protocol_type: str
     state: str
+    group_type: str = CLASSIC
 
 
 async def each_group(metadata: MetadataStore) -> AsyncIterator[str]:
@@ -59,11 +61,11 @@ def _add_group(entry: Entry, listed: dict[str, Listed]) -> None:
     group_id = keys.group_named_by(entry.key)
     if group_id is None or group_id in listed or entry.key == keys.group_coordinator(group_id):
         return
-    kind, state = "", GroupState.EMPTY.value
+    kind, state, group_type = "", GroupState.EMPTY.value, CLASSIC
     if entry.key == keys.group_metadata(group_id):
         try:
             head = keys.decode(keys.GroupHead, entry.value)
-            kind, state = head.protocol_type, head.state
+            kind, state, group_type = head.protocol_type, head.state, head.group_type
         except CorruptObject as problem:
             logger.error("group_unreadable", group=group_id, error=str(problem))
-    listed[group_id] = Listed(group_id, kind, state)
+    listed[group_id] = Listed(group_id, kind, state, group_type)

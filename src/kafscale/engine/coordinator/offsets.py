@@ -11,7 +11,8 @@ Never here: members and generations.
 """
 
 import asyncio
-from collections.abc import Collection, Sequence
+import contextlib
+from collections.abc import AsyncGenerator, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
@@ -21,13 +22,14 @@ from kafscale.engine.cluster.membership import Membership
 from kafscale.engine.coordinator.claims import Claims
 from kafscale.engine.coordinator.listing import each_group
 from kafscale.engine.topics.registry import TopicRegistry
-from kafscale.groups.states import GroupState
+from kafscale.groups.classic.states import GroupState
 from kafscale.metadata import keys
 from kafscale.metadata.keys import CommittedOffset
 from kafscale.metadata.store import (
     MAX_OPERATIONS,
     Compare,
     Entry,
+    Listing,
     MetadataStore,
     Put,
     Remove,
@@ -73,6 +75,15 @@ class OffsetCommit(NamedTuple):
     metadata: str = ""
 
 
+class OffsetNews(NamedTuple):
+    """What a group has committed for one partition; None: it is gone."""
+
+    group_id: str
+    topic: str
+    partition: int
+    committed: CommittedOffset | None
+
+
 @dataclass(slots=True)
 class _Round:
     """Writes that go to the store together, each with the guard of its group."""
@@ -104,6 +115,20 @@ class Offsets:
         self._gathering = _Round()
         self._writing = asyncio.Lock()
         self._events = events
+
+    async def follow(self) -> AsyncGenerator[list[OffsetNews], None]:
+        """All committed offsets, then every change of them, whichever broker writes it."""
+        async with contextlib.aclosing(self._metadata.watch(keys.CONSUMERS)) as watch:
+            async for news in watch:
+                if isinstance(news, Listing):
+                    written, removed = news.entries, list[str]()
+                else:
+                    written, removed = news.written, news.removed
+                rows = [_news(entry.key, entry.value) for entry in written]
+                rows += [_news(key, None) for key in removed]
+                found = [row for row in rows if row is not None]
+                if found:
+                    yield found
 
     def is_claimed(self, group_id: str) -> bool:
         """Whether this broker has claimed the group, so that commits need not wait for that."""
@@ -206,6 +231,15 @@ class Offsets:
         if doomed:
             await self.delete(group_id, doomed)
         return problems
+
+    def value_of(self, commit: OffsetCommit) -> CommittedOffset:
+        """What is written for a commit. Raises UnknownTopic or OffsetMetadataTooLarge."""
+        return self._value_of(commit, iso_time(self._clock.now_ms()))
+
+    async def claim_guard(self, group_id: str) -> Compare:
+        """The guard of a write about a group, from outside this room. Raises NotTheCoordinator."""
+        check_group_id(group_id)
+        return self._claims.guard(group_id) or await self._claims.claim(group_id)
 
     def _value_of(self, commit: OffsetCommit, now: str) -> CommittedOffset:
         topic = self._topics.get(commit.topic)
@@ -374,3 +408,12 @@ def _is_of(entry: Entry, topic_id: str) -> bool:
         return keys.decode(CommittedOffset, entry.value).topic_id == topic_id
     except CorruptObject:
         return False  # its topic is unknown; a client that reads it gets the error
+
+
+def _news(key: str, value: bytes | None) -> OffsetNews | None:
+    """What a key of the store says of a committed offset; None if it is about anything else."""
+    place, group_id = keys.place_committed_by(key), keys.group_named_by(key)
+    if place is None or group_id is None:
+        return None
+    committed = None if value is None else keys.decode(CommittedOffset, value)
+    return OffsetNews(group_id, *place, committed)

@@ -3,8 +3,8 @@
 Here: the JSON of a group. It has what members say about themselves, and what they are assigned, as
 bytes that only clients understand. Where a door can read these bytes, the JSON also has them in
 words: operators and the rules of expiry need that.
-Next door: when a group is saved (groups.py). Never here: the bytes of a client protocol, a door
-reads them (`MemberDataReader`).
+Next door: when a group is saved (groups.py), consumer groups (consumer_rows.py).
+Never here: the bytes of a client protocol, a door reads them (`MemberDataReader`).
 """
 
 from collections.abc import Sequence
@@ -13,9 +13,14 @@ from typing import Protocol
 import msgspec
 import structlog
 
-from kafscale.groups.machine import Group
-from kafscale.groups.snapshot import GroupSnapshot, MemberSnapshot
-from kafscale.groups.states import GroupState
+from kafscale.engine.coordinator import consumer_rows
+from kafscale.groups.classic.snapshot import GroupSnapshot, MemberSnapshot
+from kafscale.groups.classic.states import GroupState
+from kafscale.groups.consumer.assigned import AssignedGroup
+from kafscale.groups.consumer.member_data import MemberCodec
+from kafscale.groups.consumer.snapshot import ConsumerSnapshot
+from kafscale.groups.events import Snapshot
+from kafscale.groups.machines import ASSIGNED_GROUPS, GroupMachine
 from kafscale.metadata import keys
 from kafscale.metadata.keys import AssignedTopic, GroupMemberRow, GroupRow
 from kafscale.metadata.store import MAX_BYTES
@@ -23,7 +28,7 @@ from kafscale.metadata.store import MAX_BYTES
 logger = structlog.get_logger()
 
 
-class MemberDataReader(Protocol):
+class MemberDataReader(MemberCodec, Protocol):
     """Reads the bytes that clients give their groups. The door of the clients implements it."""
 
     def subscribed_topics(self, protocol_type: str, metadata: bytes) -> Sequence[str] | None:
@@ -40,14 +45,19 @@ class GroupRecords:
 
     def __init__(self, reader: MemberDataReader) -> None:
         self._reader = reader
+        self.codec: MemberCodec = reader
 
-    def encode(self, group_id: str, snapshot: GroupSnapshot, now: str) -> bytes:
+    def encode(self, group_id: str, snapshot: Snapshot, now: str) -> bytes:
         """The value that the metadata store keeps.
 
         A group that is too large for one value is kept without its members. Its members notice
         this only when another broker loads the group: they are unknown then and join again.
         """
-        row = self._row(group_id, snapshot, now)
+        if isinstance(snapshot, ConsumerSnapshot):
+            row = consumer_rows.row_of(group_id, snapshot, now)
+        else:
+            assert isinstance(snapshot, GroupSnapshot)
+            row = self._row(group_id, snapshot, now)
         value = keys.encode_group(row)
         if len(value) <= MAX_BYTES:
             return value
@@ -92,9 +102,11 @@ class GroupRecords:
             assignment_bytes=member.assignment,
         )
 
-    def decode(self, value: bytes) -> GroupSnapshot:
+    def decode(self, value: bytes) -> GroupSnapshot | ConsumerSnapshot:
         """The snapshot that a value was made from. Raises CorruptObject."""
         row = keys.decode_group(value)
+        if row.group_type in ASSIGNED_GROUPS:
+            return consumer_rows.snapshot_of(row)
         members = tuple(
             MemberSnapshot(
                 member_id,
@@ -112,8 +124,10 @@ class GroupRecords:
             row.protocol_type, row.protocol, row.generation_id, row.leader, members
         )
 
-    def subscribed_topics(self, group: Group) -> frozenset[str] | None:
+    def subscribed_topics(self, group: GroupMachine) -> frozenset[str] | None:
         """The topics that a group's members read; None if that is unknown for one of them."""
+        if isinstance(group, AssignedGroup):
+            return group.subscribed_topics()
         if not group.protocol:
             return None
         subscribed: set[str] = set()

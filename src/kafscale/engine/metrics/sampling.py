@@ -4,6 +4,7 @@ Here: what each part reports as it happens, and what is read from it at each scr
 Next door: the names of the series (series.py), the rows of logs and partitions (log_gauges.py).
 """
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
@@ -13,12 +14,13 @@ from kafscale.engine.cluster.membership import Membership
 from kafscale.engine.coordinator.groups import Groups
 from kafscale.engine.metrics.lag import ConsumerLag
 from kafscale.engine.metrics.log_gauges import LogGauges
-from kafscale.engine.metrics.series import BrokerMetrics
+from kafscale.engine.metrics.series import MAX_SERIES, BrokerMetrics
 from kafscale.engine.moves.moves import Moves
 from kafscale.engine.partitions.open_logs import OpenLogs
 from kafscale.engine.partitions.store_gate import StoreGate
 from kafscale.engine.topics.registry import TopicRegistry
 from kafscale.engine.topics.topic import Topic
+from kafscale.engine.transactions.transactions import Transactions
 from kafscale.log.writer.types import Observer
 from kafscale.model.meters import SampleSource
 from kafscale.model.metric_names import SHARED
@@ -103,6 +105,8 @@ class SampledParts(Protocol):
     @property
     def moves(self) -> Moves: ...
     @property
+    def transactions(self) -> Transactions: ...
+    @property
     def store_gate(self) -> StoreGate: ...
     @property
     def metrics(self) -> BrokerMetrics: ...
@@ -118,12 +122,18 @@ def sample_engine(
     metrics, logs, cluster, lag = parts.metrics, parts.logs, parts.cluster, parts.lag
     metrics.sample_buffers(lambda: _buffers(logs, topics))
     metrics.sample_logs(LogGauges(logs.each, topics.residents, lambda: topics.revision))
+    metrics.sample_traffic(
+        produced_bytes=lambda: _traffic(topics, lambda topic: topic.appended_bytes),
+        produced_records=lambda: _traffic(topics, lambda topic: topic.appended_records),
+        fetched=lambda: _traffic(topics, lambda topic: topic.fetched_bytes),
+    )
     metrics.sample_store_health(states_of(parts.store_gate))
     metrics.sample_groups(lambda: _group_states(parts.groups), parts.groups.member_count)
     metrics.sample_consumer_lag(lag.rows)
     metrics.sample_untracked_lag(lambda: lag.untracked)
     metrics.sample_compaction(compaction_left)
     metrics.sample_moves(parts.moves.counts, parts.moves.ages)
+    metrics.sample_transactions(parts.transactions.open_count, parts.transactions.oldest_open_s)
     metrics.sample_checkpoint_age(checkpoint_age)
     metrics.sample_fleet(
         is_controller=lambda: cluster.is_controller,
@@ -132,6 +142,15 @@ def sample_engine(
         stopped=logs.stopped,
         handovers=lambda: logs.handed_over,
     )
+
+
+def _traffic(
+    topics: TopicRegistry, look: Callable[[Topic], int]
+) -> Iterator[tuple[Sequence[str], float]]:
+    """Topics that were written to, or read, through this broker."""
+    counted = ((topic.name, look(topic)) for topic in topics.all())
+    for name, count in itertools.islice((row for row in counted if row[1]), MAX_SERIES):
+        yield (name,), float(count)
 
 
 def _buffers(logs: OpenLogs, topics: TopicRegistry) -> Iterator[tuple[Sequence[str], float]]:

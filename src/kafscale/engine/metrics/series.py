@@ -2,8 +2,8 @@
 
 Here: names, labels and buckets. A part that counts asks for a series once and keeps it.
 Next door: the numbers themselves (model/meters.py), the page they are shown on
-(broker/ops_http.py), requests to the store by topic (store_counts.py). The broker adds process
-figures and connections.
+(gateways/ops_http.py), requests to the store by topic (store_counts.py). The broker adds
+process figures and connections.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +12,14 @@ from typing import Final
 from kafscale.engine.metrics.fetch_counts import TopicReads
 from kafscale.engine.metrics.log_gauges import LogGauges
 from kafscale.model.meters import Counter, Family, Histogram, Registry, SampleSource
-from kafscale.model.metric_names import S3_BYTES, S3_REQUESTS, STARTED
+from kafscale.model.metric_names import (
+    FETCHED_BYTES,
+    PRODUCED_BYTES,
+    PRODUCED_RECORDS,
+    S3_BYTES,
+    S3_REQUESTS,
+    STARTED,
+)
 
 REQUEST_SECONDS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
 STORE_SECONDS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
@@ -97,6 +104,7 @@ class BrokerMetrics:
         resident_bytes: Callable[[], float],
         cpu_seconds: Callable[[], float],
         started_s: Callable[[], float],
+        produce_rate: Callable[[], float],
     ) -> None:
         """Ask the broker for its own figures at each scrape."""
         gauge, counter = "gauge", "counter"
@@ -112,6 +120,12 @@ class BrokerMetrics:
             ("process_resident_memory_bytes", "Memory in use", resident_bytes, gauge),
             ("process_cpu_seconds_total", "CPU time spent", cpu_seconds, counter),
             (STARTED, "When it began, in Unix time", started_s, gauge),
+            (
+                "kafscale_produce_requests_per_second",
+                "Produce requests, mean of the last minute",
+                produce_rate,
+                gauge,
+            ),
         ):
             self.registry.sampled(name, explanation, _single(look), (), kind)
 
@@ -127,6 +141,19 @@ class BrokerMetrics:
         )
         self.registry.sampled(
             "kafscale_group_members", "Members of all consumer groups", _single(members)
+        )
+
+    def sample_transactions(
+        self, count: Callable[[], float], oldest_s: Callable[[], float]
+    ) -> None:
+        """Ask for the transactions that are open in this broker's logs."""
+        self.registry.sampled(
+            "kafscale_transactions_open", "Transactions open in partitions here", _single(count)
+        )
+        self.registry.sampled(
+            "kafscale_transactions_oldest_open_seconds",
+            "How long this broker has seen the oldest of them open",
+            _single(oldest_s),
         )
 
     def sample_checkpoint_age(self, look: Callable[[], float | None]) -> None:
@@ -189,6 +216,17 @@ class BrokerMetrics:
             ("kafscale_partitions_untracked", lambda: gauges.partitions_untracked),
         ):
             add(name, "Those without series because there are too many", _single(look))
+
+    def sample_traffic(
+        self, *, produced_bytes: SampleSource, produced_records: SampleSource, fetched: SampleSource
+    ) -> None:
+        """Ask for what clients wrote to each topic and read of it."""
+        for name, explanation, source in (
+            (PRODUCED_BYTES, "Bytes of record batches that producers sent", produced_bytes),
+            (PRODUCED_RECORDS, "Records that producers sent", produced_records),
+            (FETCHED_BYTES, "Bytes of record batches that consumers were handed", fetched),
+        ):
+            self.registry.sampled(name, explanation, source, ("topic",), "counter")
 
     def sample_moves(self, counts: SampleSource, ages: SampleSource) -> None:
         """Ask for the topics on their way to another place, and how long that takes, by phase."""
@@ -318,6 +356,13 @@ class BrokerMetrics:
         add = self.registry
         self.group_rebalances: Counter = add.counter(
             "kafscale_group_rebalances_total", "Rebalances of consumer groups completed"
+        ).labels()
+        self.transactions_decided: Family[Counter] = add.counter(
+            "kafscale_transactions_decided_total", "Transactions decided here", ("outcome",)
+        )
+        self.transactions_presumed_aborted: Counter = add.counter(
+            "kafscale_transactions_presumed_aborted_total",
+            "Transactions aborted because no transactional id claimed them",
         ).labels()
         commits: Family[Counter] = add.counter(
             "kafscale_offset_commits_total", "Offsets committed, by partition", ("status",)

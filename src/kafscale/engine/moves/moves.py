@@ -238,6 +238,9 @@ class Moves:
 
     async def step(self, topic: Topic) -> None:
         """Do this broker's part of the next step of one topic's move."""
+        if topic.is_being_sealed:
+            # The watch may tell late that the topic has arrived, and its readers wait.
+            await self._topics.refresh(topic.name)
         # Read once: the move may end while this step waits, and the new lanes must not be sealed.
         home = topic.descriptor
         move = home.moving

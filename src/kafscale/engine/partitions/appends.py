@@ -12,11 +12,12 @@ from kafscale.engine.partitions.open_logs import OpenLogs
 from kafscale.engine.partitions.refused import RefusedBatches, UnknownProducers
 from kafscale.engine.partitions.store_gate import StoreGate
 from kafscale.engine.topics.topic import Topic
+from kafscale.log.writer.lane import Lane
 from kafscale.log.writer.types import Appended
 from kafscale.model.clock import Clock
 from kafscale.model.errors import (
     BatchTooLarge,
-    InvalidRequest,
+    InvalidRecord,
     InvalidTimestamp,
     LogEnded,
     NotTheOwner,
@@ -121,8 +122,10 @@ class Appends:
             if topic.settings.compression is not None:
                 records = self._pack_by_topic(topic, header, records, limits, None)
                 header = batch.read_header(records)
+        held = False
         if header.is_transactional:
-            raise InvalidRequest("transactions are not supported")
+            _require_registered(lane, header)
+            held = header.producer_id in lane.buffers
         append_time_ms = -1
         if topic.settings.log_append_time:
             batch.stamp_append_time(records, now_ms)
@@ -134,7 +137,9 @@ class Appends:
         if self._refused.by_partition and not lane.producers.is_sealed and not log.has_ended:
             self._refused.expect(topic, partition, lane, now_ms)
         try:
-            appended = log.append(lane.number, header, records, acknowledged=acknowledged)
+            appended = log.append(
+                lane.number, header, records, acknowledged=acknowledged, held=held
+            )
         except NotTheOwner:
             if lane.producers.is_sealed:
                 self._refused.note(topic.name, partition, header)
@@ -149,7 +154,15 @@ class Appends:
             raise
         if self._unknown.since_s:
             self._unknown.discard(topic, partition, header.producer_id)
+        topic.appended_bytes += len(records)
+        topic.appended_records += header.record_count
         return Stored(appended.first, append_time_ms, lane.start, appended)
+
+    def highest_sequence(self, topic: Topic, partition: int, producer: int) -> int:
+        """The sequence id up to which a producer known by name has appended; -1: none is known."""
+        opened = self._logs.resolve(topic, partition)
+        mark = None if opened is None else opened[1].producers.last_of_name(producer)
+        return -1 if mark is None else mark.last_sequence
 
     def note_refused(self, name: str, partition: int, records: memoryview | None) -> None:
         """Remember a batch for a topic that does not exist yet: its producer will send it again."""
@@ -205,6 +218,14 @@ class Appends:
         if len(packed) > limits.max_message_bytes:
             raise BatchTooLarge(f"{len(packed)} bytes after recompression")
         return memoryview(packed)
+
+
+def _require_registered(lane: Lane, header: BatchHeader) -> None:
+    """Rule T2: a batch of a transaction enters after the row has its partition."""
+    if header.producer_id < 0:
+        raise InvalidRecord("a batch of a transaction has a producer id")
+    if lane.registered.get(header.producer_id) != header.producer_epoch:
+        raise NotWritten("the partition is not known to be part of the transaction any more")
 
 
 def _own_memory(records: memoryview) -> memoryview:

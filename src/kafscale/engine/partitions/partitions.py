@@ -46,6 +46,7 @@ class Partitions:
         self.append = appends.append
         self.check = appends.check
         self.limits_of = appends.limits_of
+        self.highest_sequence = appends.highest_sequence
         self.note_refused = appends.note_refused
         self.list_closed = logs.list_closed
         self.fresh_producer_id = producer_ids.fresh
@@ -57,6 +58,7 @@ class Partitions:
         self.epoch_end = inspection.epoch_end
         self.size_of = inspection.size_of
         self.producers_of = inspection.producers_of
+        self.last_sequence = inspection.last_sequence
         self.delete_records = inspection.delete_records
 
     async def open(self, topic: Topic, partition: int) -> None:

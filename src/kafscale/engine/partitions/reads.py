@@ -16,8 +16,9 @@ from kafscale.engine.partitions.long_poll import LongPoll
 from kafscale.engine.partitions.open_logs import OpenLogs, OpenPartition
 from kafscale.engine.partitions.visibility import (
     READ_COMMITTED,
-    READ_UNCOMMITTED,
     IsolationLevel,
+    filter_for,
+    filter_of_slow_read,
     visible_end,
     visible_ends,
 )
@@ -30,6 +31,7 @@ from kafscale.model.clock import Clock
 from kafscale.model.errors import (
     FencedLeaderEpoch,
     KafscaleError,
+    NotTheOwner,
     NotWritten,
     OffsetOutOfRange,
     StoreUnavailable,
@@ -45,7 +47,7 @@ class PartitionRead(msgspec.Struct):
     offset: int
     max_bytes: int
     leader_epoch: int = -1
-    isolation: IsolationLevel = READ_UNCOMMITTED
+    isolation: IsolationLevel = READ_COMMITTED
 
 
 class ReadResult(msgspec.Struct):
@@ -98,7 +100,7 @@ class Reads:
             if read.topic is not topic:
                 topic = read.topic
                 open_partitions = _NOTHING_OPEN
-                if isinstance(topic, Topic):
+                if isinstance(topic, Topic) and not topic.is_being_sealed:
                     open_partitions = self._logs.resolved(topic)
             opened = open_partitions.get(read.partition)
             if opened is not None:
@@ -114,7 +116,7 @@ class Reads:
                     if offset == end or (room <= 0 and total):
                         results.append(ReadResult(None, high, stable, start, (), 0))
                         continue
-                    if offset < lane.high:
+                    if offset < lane.high and filter_for(lane, read.isolation) is None:
                         limit = min(read.max_bytes, room)
                         found = lane.recent.read(offset, limit, at_least_one=not total)
                         if found is None:
@@ -305,12 +307,17 @@ class Reads:
             return None
         if not lane.start <= read.offset <= end:
             return _out_of_range(read, lane, end)
+        if read.offset == end and lane.producers.is_sealed:
+            # The partition may already continue in another log that this broker has not heard of.
+            return _failed(NotTheOwner(f"lane {lane.number} of {log.folder} is sealed"))
         if read.offset == end or (limit <= 0 and not at_least_one):
             return _nothing(lane)
         if read.offset >= lane.high:
             batches: list[memoryview] | None = log.read_pending(lane, read.offset, limit)
         else:
             batches = lane.read_memory(read.offset, limit, at_least_one=at_least_one)
+        if batches and (committed := filter_for(lane, read.isolation)) is not None:
+            batches = committed(batches)
         return None if batches is None else _result(lane, batches)
 
     async def _from_store(
@@ -332,7 +339,9 @@ class Reads:
             result = self._from_memory(read, opened, limit, at_least_one=True)
             if result is not None:
                 return result
+            visible = filter_of_slow_read(lane, read.isolation)
             batches = await self._reader.read(log, lane, read.offset, limit, at_least_one=True)
+            batches = visible(batches)
         except KafscaleError as problem:
             return _failed(problem)
         read_s = self._clock.elapsed_s() - began_s

@@ -9,17 +9,23 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from kafscale.engine.subscriptions.serving import Serving
-from kafscale.model.errors import ConsumerBusy
+from kafscale.model.errors import ConsumerBusy, InvalidRecordState, NotTheOwner
 from kafscale.subscriptions.events import (
     Ack,
     Acknowledge,
     AcknowledgeUpTo,
+    Ask,
+    ChangeRules,
     ConsumerId,
     Detach,
+    Fate,
+    OffsetSpan,
     Pause,
     Permit,
     Redeliver,
+    Settle,
     SubscriptionEvent,
+    SubscriptionRules,
 )
 
 
@@ -63,6 +69,15 @@ class Attached:
         """Take so many more messages."""
         self._say(Permit(self._consumer, messages))
 
+    def ask(self, messages: int, *, is_exact: bool = False) -> None:
+        """Take so many messages and no others, whatever was asked for before; see `Ask`."""
+        self._say(Ask(self._consumer, messages, is_exact))
+
+    def change_rules(self, rules: SubscriptionRules) -> None:
+        """Have other bounds, for all consumers."""
+        if rules != self._serving.machine.rules:
+            self._say(ChangeRules(rules))
+
     def pause(self, is_paused: bool) -> None:
         """Send nothing while the connection is full; permits stay."""
         self._say(Pause(self._consumer, is_paused))
@@ -93,6 +108,26 @@ class Attached:
         if self.is_attached:
             for look_up in self._serving.handle(event):
                 await self._serving.look_up(look_up)
+
+    def give_back(self, first: int, after: int) -> None:
+        """Have messages that were delivered just now delivered again, as if they never were."""
+        self._say(Settle(self._consumer, [((first, after), Fate.UNTOUCHED)]))
+
+    async def settle(self, fates: Sequence[tuple[OffsetSpan, Fate]]) -> None:
+        """Decide about messages; returns when what is done is saved: it never comes again.
+
+        Raises InvalidRecordState if the consumer does not have one of them, and then decides
+        nothing. After any other error it is not known whether it is saved.
+        """
+        if not self.is_attached:
+            raise InvalidRecordState("the consumer has nothing any more")
+        self._serving.handle(Settle(self._consumer, fates))
+        if any(fate is Fate.DONE for _, fate in fates):
+            await self._changes.settle(self._serving)
+            if self._serving.is_over:
+                raise NotTheOwner("another broker has the partition")
+            if not self.is_attached:
+                raise InvalidRecordState("a tool has reset the subscription meanwhile")
 
     async def seek(self, offset: int) -> None:
         """Go on from an offset, EARLIEST or LATEST. All consumers are disconnected first."""

@@ -13,6 +13,7 @@ an offset that a tool has committed meanwhile is found: the subscription goes on
 
 import asyncio
 from collections.abc import Sequence
+from itertools import islice
 from typing import Final, Protocol
 
 import structlog
@@ -33,7 +34,13 @@ from kafscale.model.errors import (
     SubscriptionNotFound,
 )
 from kafscale.model.topics import iso_time
-from kafscale.subscriptions.snapshot import CursorSnapshot, decode_spans, encode_spans
+from kafscale.subscriptions.snapshot import (
+    CursorSnapshot,
+    decode_returned,
+    decode_spans,
+    encode_returned,
+    encode_spans,
+)
 from kafscale.tasks import Tasks
 
 logger = structlog.get_logger()
@@ -66,6 +73,7 @@ class Cursor:
         "_row_version",
         "created_at",
         "events",
+        "is_own",
         "is_removed",
         "name",
         "properties",
@@ -84,6 +92,7 @@ class Cursor:
         self.properties = properties
         self.events: CursorEvents | None = None
         self.written = b""  # the row that was last tried to write
+        self.is_own = True  # this broker wrote it last
         self.is_removed = False
         self._row_version, self._offset_version = versions
 
@@ -138,6 +147,14 @@ class Cursors:
     # -- reading -----------------------------------------------------------------------------
 
     async def load(self, name: SubscriptionName) -> tuple[Cursor, CursorSnapshot] | None:
+        """Take over a subscription: this broker saves it from now on. None if there is none."""
+        loaded = await self.peek(name)
+        if loaded is not None and not loaded[0].is_own:
+            # From now on the broker that wrote it before cannot save it any more.
+            await self._write([loaded])
+        return loaded
+
+    async def peek(self, name: SubscriptionName) -> tuple[Cursor, CursorSnapshot] | None:
         """A subscription as the store has it; None if there is none."""
         cursor = Cursor(name, "", {})
         row_entry = await self._metadata.get(cursor.row_key)
@@ -153,20 +170,31 @@ class Cursors:
         cursor.note(row_entry.version, offset_entry.version)
         saved = CursorSnapshot(committed.offset)
         if committed.offset == row.acknowledged_to:
-            saved = CursorSnapshot(committed.offset, decode_spans(committed.offset, row.spans))
+            saved = CursorSnapshot(
+                committed.offset,
+                decode_spans(committed.offset, row.spans),
+                decode_returned(committed.offset, row.returned),
+            )
         writer = (row.broker_id, row.broker_epoch)
-        if writer != (self._identity.broker_id, self._identity.epoch):
-            # From now on the broker that wrote it before cannot save it any more.
-            await self._write([(cursor, saved)])
+        cursor.is_own = writer == (self._identity.broker_id, self._identity.epoch)
         return cursor, saved
 
     async def create(
         self, name: SubscriptionName, start: int, properties: dict[str, str]
     ) -> Cursor:
         """Write a new subscription. Raises SubscriptionExists."""
+        return await self._begin(name, start, properties, may_exist=False)
+
+    async def overwrite(self, name: SubscriptionName, start: int) -> None:
+        """Begin anew at an offset, whatever was there; the owner finds out when it saves."""
+        await self._begin(name, start, {}, may_exist=True)
+
+    async def _begin(
+        self, name: SubscriptionName, start: int, properties: dict[str, str], *, may_exist: bool
+    ) -> Cursor:
         cursor = Cursor(name, iso_time(self._clock.now_ms()), properties)
         for _ in range(_ATTEMPTS):
-            if await self.load(name) is not None:
+            if not may_exist and await self.peek(name) is not None:
                 raise SubscriptionExists(f"there is a subscription {name.group_id!r}")
             row_entry = await self._metadata.get(cursor.row_key)
             offset_entry = await self._metadata.get(cursor.offset_key)
@@ -197,6 +225,9 @@ class Cursors:
     def save_soon(self, cursor: Cursor) -> None:
         """Save a subscription within a second, with all others that change until then."""
         self._dirty[cursor] = None
+        self._begin_timer()
+
+    def _begin_timer(self) -> None:
         if self._timer is None:
             self._timer = self._tasks.spawn(self._save_later(), "saving subscriptions")
 
@@ -212,9 +243,11 @@ class Cursors:
             self._timer = None
 
     async def save(self, cursor: Cursor) -> None:
-        """Save a subscription now, and all others that have changed."""
+        """Save a subscription now, and others that have changed."""
         self._dirty[cursor] = None
-        await self._save_dirty()
+        async with self._writing:
+            while cursor in self._dirty:
+                await self._save_next()
 
     async def save_all(self, cursors: Sequence[Cursor]) -> None:
         """Save these if the store can be reached."""
@@ -227,14 +260,19 @@ class Cursors:
     async def _save_dirty(self) -> None:
         async with self._writing:
             while self._dirty:
-                page = list(self._dirty)[:_AT_ONCE]
-                for cursor in page:
-                    del self._dirty[cursor]
-                try:
-                    await self._save_page(page)
-                except MetadataUnavailable:
-                    self._dirty = dict.fromkeys(page) | self._dirty
-                    raise
+                await self._save_next()
+
+    async def _save_next(self) -> None:
+        """Save the subscriptions that have waited for the longest."""
+        page = list(islice(self._dirty, _AT_ONCE))
+        for cursor in page:
+            del self._dirty[cursor]
+        try:
+            await self._save_page(page)
+        except MetadataUnavailable:
+            self._dirty = dict.fromkeys(page) | self._dirty
+            self._begin_timer()
+            raise
 
     async def _save_page(self, page: Sequence[Cursor]) -> None:
         live: list[tuple[Cursor, CursorSnapshot]] = []
@@ -264,8 +302,7 @@ class Cursors:
                 return
             except MetadataConflict:
                 await self._look_again(cursor, cursor.events)
-        logger.warning("subscription_not_saved", group=cursor.name.group_id)
-        self._dirty[cursor] = None
+        raise MetadataUnavailable(f"subscription {cursor.name.group_id!r} changes all the time")
 
     async def _look_again(self, cursor: Cursor, events: CursorEvents) -> None:
         """Find out what has changed in the store, and follow it."""
@@ -299,6 +336,7 @@ class Cursors:
             row = SubscriptionRow(
                 acknowledged_to=to,
                 spans=encode_spans(to, snapshot.spans),
+                returned=encode_returned(to, snapshot.returned),
                 topic_id=topic.descriptor.topic_id,
                 created_at=cursor.created_at,
                 properties=cursor.properties,

@@ -9,10 +9,18 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from kafscale.engine.partitions.visibility import READ_COMMITTED, IsolationLevel
 from kafscale.engine.topics.topic import Topic
 from kafscale.model.errors import KafscaleError
 from kafscale.records.batch import BatchHeader
-from kafscale.subscriptions.events import Census, MessageDelivery, MessageRun, Mode, OffsetSpan
+from kafscale.subscriptions.events import (
+    Census,
+    MessageDelivery,
+    MessageRun,
+    Mode,
+    OffsetSpan,
+    SubscriptionRules,
+)
 
 EARLIEST = -2  # a start: the log's first offset
 LATEST = -1  # a start: the log's end
@@ -69,6 +77,8 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     key_ranges: tuple[OffsetSpan, ...] = ()
     epoch: int = 0
     properties: dict[str, str] = {}  # of a subscription that is new
+    isolation: IsolationLevel = READ_COMMITTED
+    rules: SubscriptionRules | None = None  # None: the usual ones
 
 
 class Description(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ import structlog
 from kafscale.engine.partitions.partitions import Partitions
 from kafscale.engine.partitions.reads import PartitionRead
 from kafscale.engine.partitions.subscriptions import Subscription
+from kafscale.engine.partitions.visibility import READ_COMMITTED, IsolationLevel
 from kafscale.engine.subscriptions.cursors import Cursor, CursorEvents, Cursors
 from kafscale.engine.subscriptions.ports import Framing, Receiver, SubscriptionName
 from kafscale.model.clock import Clock
@@ -112,6 +113,7 @@ class Serving(CursorEvents):
         "_found",
         "_framing",
         "_is_running",
+        "_isolation",
         "_on_idle",
         "_port",
         "_receivers",
@@ -131,6 +133,7 @@ class Serving(CursorEvents):
         cursor: Cursor | None,
         framing: Framing,
         on_idle: Callable[["Serving"], None],
+        isolation: IsolationLevel = READ_COMMITTED,
     ) -> None:
         """`cursor`: None if it ends with its last consumer. `on_idle`: no consumer is left."""
         self.name = name
@@ -139,6 +142,7 @@ class Serving(CursorEvents):
         self.is_over = False
         self._around = around
         self._framing = framing
+        self._isolation = isolation
         self._on_idle = on_idle
         self._receivers: dict[ConsumerId, Receiver] = {}
         self._port: Subscription | None = None
@@ -274,7 +278,7 @@ class Serving(CursorEvents):
         if self._found is not None and self._found.at <= at < self._found.next:
             return self._found
         self._found = None
-        position = PartitionRead(self.name.topic, self.name.partition, at, READ_BYTES)
+        position = self._position(at)
         if self._port is None:
             self._port = self._around.partitions.subscribe(position, self._go_on)
         self._port.seek(position)
@@ -293,6 +297,10 @@ class Serving(CursorEvents):
         if self._found is None:  # the log has just been opened, or is being closed
             asyncio.get_running_loop().call_later(_SHORTEST_TIMER_S, self._go_on)
         return self._found
+
+    def _position(self, at: int) -> PartitionRead:
+        name = self.name
+        return PartitionRead(name.topic, name.partition, at, READ_BYTES, isolation=self._isolation)
 
     def _frame(self, at: int, batches: Sequence[memoryview]) -> Found | None:
         """What batches have from this offset on; None if that is nothing."""
@@ -342,7 +350,7 @@ class Serving(CursorEvents):
             self.handle(AcknowledgeSpans(spans))
 
     async def _look(self, at: int) -> Found | None:
-        read = PartitionRead(self.name.topic, self.name.partition, at, READ_BYTES)
+        read = self._position(at)
         (result,) = await self._around.partitions.fetch([read], READ_BYTES, 0, 0.0)
         if isinstance(result.error, OffsetOutOfRange):
             return None  # it is gone, or never was there

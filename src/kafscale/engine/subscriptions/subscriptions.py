@@ -15,6 +15,7 @@ import structlog
 
 from kafscale.engine.cluster.membership import Membership
 from kafscale.engine.coordinator.offsets import check_group_id
+from kafscale.engine.partitions.visibility import READ_COMMITTED
 from kafscale.engine.subscriptions.attached import Attached, ServingChanges
 from kafscale.engine.subscriptions.cursors import Cursor
 from kafscale.engine.subscriptions.ports import (
@@ -103,6 +104,8 @@ class Subscriptions(ServingChanges):
                 serving = await self._load_or_create(name, wish, framing)
             elif (serving.cursor is not None) != wish.is_durable:
                 raise ConsumerBusy("the subscription is durable or not, and has consumers")
+            elif bool(serving.machine.rules.lock_ms) != bool(wish.rules and wish.rules.lock_ms):
+                raise ConsumerBusy("the subscription has consumers with another kind of locks")
             self._require_owner(name)
             consumer = next(self._ids)
             self._serving[_key(name)] = serving
@@ -128,7 +131,7 @@ class Subscriptions(ServingChanges):
     ) -> Serving:
         if not wish.is_durable:
             start = await self._start(name, wish.start, wish.start_ms)
-            return self._make(name, None, CursorSnapshot(start), framing)
+            return self._make(name, None, CursorSnapshot(start), framing, wish)
         loaded = await self._load(name)
         if loaded is None:
             if not wish.may_create:
@@ -136,7 +139,7 @@ class Subscriptions(ServingChanges):
             start = await self._start(name, wish.start, wish.start_ms)
             cursor = await self._create(name, start, wish.properties)
             loaded = cursor, CursorSnapshot(start)
-        return self._make(name, *loaded, framing)
+        return self._make(name, *loaded, framing, wish)
 
     async def _load(self, name: SubscriptionName) -> tuple[Cursor, CursorSnapshot] | None:
         """Read a subscription, once the partition is open here."""
@@ -147,7 +150,7 @@ class Subscriptions(ServingChanges):
         cursor, saved = loaded
         if saved.acknowledged_to < bounds.start:
             spans = [span for span in saved.spans if span[1] > bounds.start]
-            saved = CursorSnapshot(bounds.start, spans)
+            saved = CursorSnapshot(bounds.start, spans, saved.returned)
         return cursor, saved
 
     async def _create(
@@ -165,9 +168,13 @@ class Subscriptions(ServingChanges):
         cursor: Cursor | None,
         saved: CursorSnapshot,
         framing: Framing,
+        wish: Wish | None = None,
     ) -> Serving:
-        machine = SubscriptionMachine(saved, seat=name.partition, rules=self._rules)
-        return Serving(name, self._around, machine, cursor, framing, self._became_idle)
+        rules, isolation = self._rules, READ_COMMITTED
+        if wish is not None:
+            rules, isolation = wish.rules or rules, wish.isolation
+        machine = SubscriptionMachine(saved, seat=name.partition, rules=rules)
+        return Serving(name, self._around, machine, cursor, framing, self._became_idle, isolation)
 
     async def _start(self, name: SubscriptionName, offset: int, at_ms: int = -1) -> int:
         """The offset that a start means now."""
@@ -223,7 +230,10 @@ class Subscriptions(ServingChanges):
     async def settle(self, serving: Serving) -> None:
         """Save what has changed."""
         if serving.cursor is not None and not serving.is_over:
-            await self._around.cursors.save(serving.cursor)
+            # A client that goes meanwhile must not cut off a write that others wait for, too.
+            saving = self._around.cursors.save(serving.cursor)
+            task = self._around.tasks.spawn(saving, "saving a subscription", awaited=True)
+            await asyncio.shield(task)
 
     async def seek(self, serving: Serving, offset: int) -> None:
         """Go on from an offset, EARLIEST or LATEST; all consumers are disconnected."""

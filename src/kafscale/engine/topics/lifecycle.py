@@ -49,21 +49,35 @@ class TopicLifecycle:
         self._clock = clock
         self._dice = dice
 
-    def check(self, name: str, partitions: int, configs: Mapping[str, str | None]) -> None:
-        """Raise what is wrong with a request for a new topic."""
+    def check(
+        self,
+        name: str,
+        partitions: int,
+        configs: Mapping[str, str | None],
+        *,
+        is_own: bool = False,
+    ) -> None:
+        """Raise what is wrong with a request for a new topic; `is_own`: a broker asks for it."""
         check_topic_name(name)
         if self._registry.find(name) is not None:
             raise TopicExists(f"topic {name!r} exists already")
-        if is_internal(name):
+        if is_internal(name) and not is_own:
             raise InvalidTopicName(f"{name!r} is the name of a topic that only brokers create")
         for other in self._registry.names():
             if collides(name, other):
                 raise InvalidTopicName(f"{name!r} collides with {other!r} ('.' and '_' are one)")
         self._registry.rules.check(name, partitions, configs)
 
-    async def create(self, name: str, partitions: int, configs: Mapping[str, str | None]) -> Topic:
+    async def create(
+        self,
+        name: str,
+        partitions: int,
+        configs: Mapping[str, str | None],
+        *,
+        is_own: bool = False,
+    ) -> Topic:
         """Create a topic, or finish a creation that was cut short and is in the bucket."""
-        self.check(name, partitions, configs)
+        self.check(name, partitions, configs, is_own=is_own)
         given = {key: value for key, value in configs.items() if value is not None}
         logs = self._registry.rules.lay_out(name, partitions, given)
         shared: tuple[LaneRange, ...] = ()

@@ -22,6 +22,7 @@ class TopicRules:
     max_virtual_partitions: int
     layouts: LayoutRules = field(default_factory=LayoutRules)
     shared_logs: int = 0  # how many there are to be; 0: one per broker
+    namespaces_on_demand: bool = True  # a topic makes its tenant and namespace
 
     def check(self, name: str, partitions: int, configs: Mapping[str, str | None]) -> None:
         """Raise what is wrong with the numbers and settings of a new topic."""

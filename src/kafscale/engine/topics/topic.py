@@ -21,7 +21,11 @@ class Topic:
 
     __slots__ = (
         "_folders",
+        "appended_bytes",
+        "appended_records",
         "descriptor",
+        "fetched_bytes",
+        "is_being_sealed",
         "lane_rules",
         "name",
         "partitions",
@@ -36,6 +40,8 @@ class Topic:
         self.name = descriptor.name
         self.topic_id: TopicId = topic_id_from_hex(descriptor.topic_id)
         self.version = 0
+        # What clients of this broker wrote and read: plain numbers, read at each scrape.
+        self.appended_bytes = self.appended_records = self.fetched_bytes = 0
         self.replace_descriptor(descriptor, version, defaults)
 
     def replace_descriptor(
@@ -46,13 +52,16 @@ class Topic:
         self.descriptor = descriptor
         self.partitions = descriptor.partitions
         self.uses_shared_logs = descriptor.layout == "shared"
+        self.is_being_sealed = descriptor.moving is not None and descriptor.moving.sealing
         self._folders = places.own_folders(descriptor)
         self.settings = TopicSettings.of(descriptor.configs, defaults)
         self.lane_rules = LaneRules(
             offset_range=self.settings.offset_range,
             # Producers of a topic that was deleted and created again go on counting.
             accepts_unknown_sequences=descriptor.incarnation > 1,
+            deduplicates=self.settings.deduplication,
             fetch_buffered=self.settings.fetch_buffered,
+            buffers_transactions=self.settings.transactions_buffered,
         )
 
     def own_configs(self, defaults: Mapping[str, str]) -> dict[str, str]:

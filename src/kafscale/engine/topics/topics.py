@@ -14,11 +14,13 @@ from kafscale.engine.cluster.membership import Membership
 from kafscale.engine.topics.changes import ConfigChange, TopicChanges
 from kafscale.engine.topics.discovery import Discovery
 from kafscale.engine.topics.lifecycle import TopicLifecycle
+from kafscale.engine.topics.namespaces import Namespaces
 from kafscale.engine.topics.records import TopicRecords
 from kafscale.engine.topics.registry import TopicEvents, TopicRegistry
 from kafscale.engine.topics.topic import Topic
 from kafscale.log.catalog.descriptors import Descriptors
 from kafscale.log.catalog.lane_allotment import SharedLogs
+from kafscale.log.catalog.schemas import TopicSchemas
 from kafscale.metadata.store import MetadataStore
 from kafscale.model.clock import Clock, Dice
 from kafscale.model.errors import CorruptObject, StoreError, TopicExists
@@ -39,7 +41,11 @@ class Topics:
         discovery: Discovery,
         cluster: Membership,
         tasks: Tasks,
+        schemas: TopicSchemas,
+        namespaces: Namespaces,
     ) -> None:
+        self.schemas = schemas
+        self.namespaces = namespaces
         self._registry = registry
         self._lifecycle = lifecycle
         self._changes = changes
@@ -52,6 +58,10 @@ class Topics:
         self.get = registry.get
         self.get_by_id = registry.get_by_id
         self.all = registry.all
+
+    def revision(self) -> int:
+        """Another number after every change of any topic."""
+        return self._registry.revision
 
     # -- finding -----------------------------------------------------------------------------
 
@@ -84,6 +94,7 @@ class Topics:
         """Create a topic; many requests for the same name cause one attempt."""
         await self._refresh(name)
         self._lifecycle.check(name, partitions, configs)
+        await self.namespaces.require(name)
         if name in self._creating:
             # The other attempt may still fail: only its end shows that the topic exists.
             await asyncio.shield(self._creating[name])
@@ -94,6 +105,12 @@ class Topics:
         self._creating[name] = task
         task.add_done_callback(lambda _: self._creating.pop(name, None))
         return await asyncio.shield(task)
+
+    async def create_own(self, name: str, configs: Mapping[str, str | None]) -> Topic:
+        """Create a topic of one partition that only brokers write to."""
+        await self._refresh(name)
+        topic = self.find(name)
+        return topic or await self._lifecycle.create(name, 1, configs, is_own=True)
 
     async def _refresh(self, name: str) -> None:
         """Read the topic again: another broker may have deleted it, and even created it again."""
@@ -122,9 +139,14 @@ class Topics:
 
     async def _delete(self, name: str) -> None:
         await self._refresh(name)
-        closing = self._registry.announce_end(await self._lifecycle.delete(name))
+        gone = await self._lifecycle.delete(name)
+        closing = self._registry.announce_end(gone)
         if closing is not None:
             await closing
+        try:
+            await self.schemas.remove(gone.descriptor.topic_id)
+        except StoreError as problem:  # no topic has this id again: they are only left over
+            logger.warning("schemas_left", topic=name, error=str(problem))
 
     # -- changing ----------------------------------------------------------------------------
 
@@ -183,5 +205,7 @@ def build_topics(
     changes = TopicChanges(registry, records, descriptors, shared_logs, cluster, dice, tasks)
     lifecycle = TopicLifecycle(registry, records, descriptors, changes, store, cluster, clock, dice)
     discovery = Discovery(registry, lifecycle, cluster, tasks, clock)
-    topics = Topics(registry, lifecycle, changes, discovery, cluster, tasks)
+    schemas = TopicSchemas(store, namespace)
+    namespaces = Namespaces(metadata, on_demand=registry.rules.namespaces_on_demand)
+    topics = Topics(registry, lifecycle, changes, discovery, cluster, tasks, schemas, namespaces)
     return TopicParts(registry, records, changes, lifecycle, discovery, topics)

@@ -1,4 +1,4 @@
-"""Checkpoints: groups, number marks and access control lists, copied to the bucket now and then.
+"""Checkpoints: groups, number marks and what is kept of access, copied to the bucket now and then.
 
 Here: when a broker takes a checkpoint, and what is in it. One broker does it for all. It reads the
 metadata store page by page, so the pages are not of one moment: every row was in the store at some
@@ -38,6 +38,11 @@ _PREFIXES: Final = (
     keys.MARKS,
     keys.BROKER_NAMES,
     keys.ACLS,
+    keys.SCRAM,
+    keys.DECOYS,
+    keys.TOKENS,
+    keys.QUOTAS,
+    keys.GROUP_CONFIGS,
     keys.CONSUMERS,
     keys.SUBSCRIPTIONS,
 )

@@ -1,6 +1,7 @@
 """What all Fluvio connections of a broker share.
 
-Here: the engine, who may do what, the threads. Next door: one connection (session.py).
+Here: the engine, who may do what, the threads, SmartModules.
+Next door: one connection (session.py).
 """
 
 from dataclasses import dataclass, field
@@ -8,6 +9,7 @@ from typing import Final
 
 from kafscale.engine.engine import Engine
 from kafscale.gateways.client_log import ClientLog
+from kafscale.gateways.fluvio.smart_modules.chains import ModuleLimits, SmartModules
 from kafscale.gateways.workers import Workers
 from kafscale.model.access import AllowAll, Authorizer
 from kafscale.model.audit import Audit, NoAudit
@@ -26,3 +28,4 @@ class FluvioContext:
     workers: Workers = field(default_factory=Workers)
     authorizer: Authorizer = field(default_factory=AllowAll)
     audit: Audit = field(default_factory=NoAudit)
+    smart_modules: SmartModules = field(default_factory=lambda: SmartModules(ModuleLimits()))

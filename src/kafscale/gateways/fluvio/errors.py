@@ -34,6 +34,27 @@ _MOST_WORDS: Final = 1000  # characters; names that clients choose are quoted an
 _OF_PRODUCE: Final = 0
 
 
+class RefusedModule(errors.InvalidRequest):
+    """A SmartModule is not run, or not any longer; `error` is what its client is told."""
+
+    def __init__(self, error: FluvioError) -> None:
+        """The text is that of the error, for the log."""
+        super().__init__(f"SmartModule: {FluvioCode(error.code).name} {error.details}")
+        self.error = error
+
+    @staticmethod
+    def other(words: str) -> "RefusedModule":
+        """An error that the client shows in these words."""
+        return RefusedModule(FluvioError.other(words))
+
+    @staticmethod
+    def invalid(words: str) -> "RefusedModule":
+        """The module cannot be run; `words` say why."""
+        return RefusedModule(
+            FluvioError(FluvioCode.SMART_MODULE_INVALID, (words[:_MOST_WORDS], None))
+        )
+
+
 def words_of(problem: errors.KafscaleError) -> str:
     """The text of an error, short enough for every answer."""
     return str(problem)[:_MOST_WORDS]
@@ -41,6 +62,8 @@ def words_of(problem: errors.KafscaleError) -> str:
 
 def error_of(problem: errors.KafscaleError, waited_ms: int = 0) -> FluvioError:
     """What clients get; an error without a line of its own counts as its parent."""
+    if isinstance(problem, RefusedModule):
+        return problem.error
     code = next(CODE_OF[kind] for kind in type(problem).__mro__ if kind in CODE_OF)
     if code is FluvioCode.OTHER:
         return FluvioError.other(words_of(problem))

@@ -14,15 +14,19 @@ from kafscale.gateways.kafka import apis
 from kafscale.gateways.kafka.access import audited_changes, authorization
 from kafscale.gateways.kafka.apis import (
     api_versions,
+    consumer_group_heartbeat,
     fetch,
     heartbeat,
     join_group,
     leave_group,
     offset_commit,
     produce,
+    share_fetch,
+    share_group_heartbeat,
     sync_group,
+    txn_offset_commit,
 )
-from kafscale.gateways.kafka.calls import client_errors, request_order
+from kafscale.gateways.kafka.calls import client_errors, request_order, topic_names
 from kafscale.gateways.kafka.calls.call import Answer, Call, CloseConnection, Deferred, Handler
 from kafscale.wire.kafka import codec
 from kafscale.wire.kafka.catalog import BY_KEY
@@ -42,7 +46,17 @@ _BY_KEY: Final[dict[int, Handler]] = {api.API_KEY: api for api in APIS}
 
 _PREPARE: Final[dict[int, Callable[[Call], Coroutine[Any, Any, None] | None]]] = {
     api.API_KEY: api.prepare
-    for api in (produce, offset_commit, join_group, heartbeat, leave_group, sync_group)
+    for api in (
+        produce,
+        offset_commit,
+        txn_offset_commit,
+        join_group,
+        heartbeat,
+        leave_group,
+        sync_group,
+        consumer_group_heartbeat,
+        share_group_heartbeat,
+    )
 }
 
 NAMES: Final = {key: BY_KEY[key].name for key in _BY_KEY}
@@ -54,7 +68,7 @@ OFFERED: Final = tuple((api.API_KEY, api.VERSIONS) for api in APIS)
 WAITS_FOR: Final = request_order.list_waits({api.API_KEY: api.ORDER for api in APIS})
 
 # Requests whose answers may be large.
-READING: Final = frozenset({fetch.API_KEY})
+READING: Final = frozenset({fetch.API_KEY, share_fetch.API_KEY})
 
 # Requests that change nothing: they end when the client has left.
 ONLY_READING: Final = READING | request_order.list_reads({api.API_KEY: api.ORDER for api in APIS})
@@ -69,6 +83,9 @@ def read_body(request: RequestHeader, data: memoryview, call: Call) -> None:
     kind = BY_KEY[request.api_key].request
     call.message, end = codec.decode(kind, data, request.version, request.body_start)
     _note_rest(call, len(data) - end)
+    if topic_names.may_differ(call, request.api_key):
+        for _ in topic_names.resolve(call, request.api_key):
+            pass  # a small frame has few rows
 
 
 def read_body_in_steps(
@@ -80,6 +97,7 @@ def read_body_in_steps(
         kind, data, request.version, request.body_start
     )
     _note_rest(call, len(data) - end)
+    yield from topic_names.resolve(call, request.api_key)
 
 
 def _note_rest(call: Call, size: int) -> None:
@@ -117,7 +135,10 @@ def prepare(request: RequestHeader, call: Call) -> Coroutine[Any, Any, None] | N
 
 def authorize(request: RequestHeader, call: Call) -> Message | None:
     """Take out what the client may not do; gives the answer if that is the whole request."""
-    return authorization.authorize(_BY_KEY[request.api_key].REQUIREMENTS, call)
+    refusal = authorization.authorize(_BY_KEY[request.api_key].REQUIREMENTS, call)
+    if refusal is not None and call.spellings is not None:
+        topic_names.restore(call, refusal)
+    return refusal
 
 
 def answer(request: RequestHeader, call: Call) -> Answer:
@@ -125,11 +146,12 @@ def answer(request: RequestHeader, call: Call) -> Answer:
     if request.api_key in audited_changes.CHANGES:
         audited_changes.watch(request.api_key, call)
     begun = _BY_KEY[request.api_key].answer(call)
-    return begun if call.amendments is None else _amended(begun, call)
+    is_final = call.amendments is None and call.spellings is None
+    return begun if is_final else _amended(begun, call)
 
 
 def _amended(begun: Answer, call: Call) -> Answer:
-    """The handler's answer together with what was not authorized."""
+    """The handler's answer together with what was not authorized, by the names that were asked."""
     if begun is None or isinstance(begun, Message):
         return _amend(begun, call)
     if isinstance(begun, Deferred):
@@ -144,8 +166,10 @@ async def _amend_later(begun: Awaitable[Message | None], call: Call) -> Message 
 
 
 def _amend(message: Message | None, call: Call) -> Message | None:
-    if message is None:
+    if message is None and call.amendments is not None:
         raise CloseConnection("the client is not authorized, and wants no answer that says so")
     for amendment in call.amendments or ():
         amendment(message)
+    if message is not None and call.spellings is not None:
+        topic_names.restore(call, message)
     return message

@@ -19,7 +19,7 @@ Next door: which request waits for which (calls/request_order.py), which handler
 import asyncio
 import math
 from collections import deque
-from collections.abc import Awaitable, Coroutine, Generator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from enum import Enum
 from typing import Any, Final
 
@@ -137,6 +137,8 @@ class KafkaSession:
         self._context = context
         self._tasks = tasks
         self._work = context.workers.new_queue()
+        self._spelled: dict[str, str] = {}  # names of topics in fetch sessions, see Call
+        self._at_close: dict[object, Callable[[], None]] = {}  # see Call
         self._frames: deque[memoryview] = deque()
         self._slots: deque[_Slot] = deque()
         self._reads_under_way = 0
@@ -181,6 +183,8 @@ class KafkaSession:
                 slot.task.cancel()
         self._slots.clear()
         self._reads_under_way = self._ready_bytes = 0
+        while self._at_close:
+            self._at_close.popitem()[1]()
         self._begin_requests()
 
     def _give_up(self, reason: str, detail: str = "") -> None:
@@ -265,6 +269,8 @@ class KafkaSession:
                 connection.listener,
                 connection.principal,
                 self._login,
+                spelled=self._spelled,
+                at_close=self._at_close,
             )
             refusal = router.refuse(request, call)
             self._context.engine.metrics.requests.labels(router.NAMES[request.api_key]).inc()

@@ -13,12 +13,13 @@ from typing import Any, Final
 
 from kafscale.access.quotas import QuotaKey
 from kafscale.gateways.kafka import router
-from kafscale.gateways.kafka.apis import fetch, produce
+from kafscale.gateways.kafka.apis import fetch, produce, share_fetch
 from kafscale.gateways.kafka.calls.call import Answer, Call, Deferred
 from kafscale.model.buffers import Buffer
 from kafscale.wire.kafka.frame import RequestHeader
 from kafscale.wire.kafka.schema import Message
 
+_FETCHES: Final = frozenset({fetch.API_KEY, share_fetch.API_KEY})
 _PERCENT: Final = 100.0
 _LONGEST_MS: Final = 2**31 - 1
 
@@ -32,7 +33,7 @@ def charge_request(request: RequestHeader, call: Call, size: int) -> None:
         if limits.produced_bytes is not None:
             delay_s = limits.produced_bytes.charge(size, now_s)
             call.throttle(QuotaKey.PRODUCED_BYTES, delay_s)
-    elif request.api_key == fetch.API_KEY and limits.consumed_bytes is not None:
+    elif request.api_key in _FETCHES and limits.consumed_bytes is not None:
         # One batch is always handed out, or a client with little left would stand still.
         left = max(1, int(limits.consumed_bytes.left(now_s)))
         call.message.max_bytes = min(call.message.max_bytes, left)
@@ -43,7 +44,7 @@ def charge_answer(request: RequestHeader, call: Call, message: Message | None) -
     limits = call.limits
     if limits is None or message is None:
         return
-    if request.api_key == fetch.API_KEY and limits.consumed_bytes is not None:
+    if request.api_key in _FETCHES and limits.consumed_bytes is not None:
         now_s = call.engine.clock.elapsed_s()
         delay_s = limits.consumed_bytes.charge(_record_bytes(message), now_s)
         call.throttle(QuotaKey.CONSUMED_BYTES, delay_s)

@@ -1,7 +1,7 @@
 """A connection as commands use it: answers, errors, and work that waits.
 
-Next door: the order of commands (session.py), what they do (producer_commands.py,
-consumer_commands.py, topics.py).
+Next door: the order of commands (session.py), what they do (producing/commands.py,
+consuming/commands.py, topics.py).
 """
 
 from collections.abc import Callable, Coroutine
@@ -59,10 +59,12 @@ class Channel:
 
     def require_create(self, topic: str) -> None:
         """Raise Refused unless the client may create this topic, or any topic."""
-        try:
-            self.require(AccessOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
-        except Refused:
-            self.require(AccessOperation.CREATE, ResourceType.TOPIC, topic)
+        connection, create = self.connection, AccessOperation.CREATE
+        may_create = self.context.authorizer.allows(
+            connection.principal, connection.peer, create, ResourceType.CLUSTER, CLUSTER_NAME
+        )
+        if not may_create:
+            self.require(create, ResourceType.TOPIC, topic)
 
     def send(self, command: Command) -> None:
         """Send a command."""

@@ -9,9 +9,10 @@ from typing import Final
 from kafscale.engine.engine import Engine
 from kafscale.gateways.client_log import ClientLog
 from kafscale.gateways.connection import Connection
-from kafscale.gateways.pulsar.entries_out import LastOpened
+from kafscale.gateways.pulsar.messages.entries_out import LastOpened
 from kafscale.gateways.pulsar.producer_names import ProducerNames
-from kafscale.model.access import AccessOperation, Authorizer, ResourceType
+from kafscale.model.access import AccessOperation, Authorizer, Principal, ResourceType
+from kafscale.model.audit import DENIED, Audit, AuditEvent, AuditKind, NoAudit
 from kafscale.model.tenancy import Tenancy
 from kafscale.tasks import Tasks
 from kafscale.wire.pulsar.errors import ServerError
@@ -39,8 +40,16 @@ class PulsarContext:
     authorizer: Authorizer
     tenancy: Tenancy
     max_message_bytes: int  # of topics without a limit of their own
-    names: ProducerNames = field(default_factory=ProducerNames)
+    names: ProducerNames
+    is_encrypted: bool = False  # clients connect by TLS
+    audit: Audit = field(default_factory=NoAudit)
+    leads_on: bool = False  # to other brokers: clients reach all of them by one address
     opened: LastOpened = field(default_factory=LastOpened)
+
+    @property
+    def scheme(self) -> str:
+        """Of the addresses that clients connect to."""
+        return "pulsar+ssl" if self.is_encrypted else "pulsar"
 
     @property
     def max_message_size(self) -> int:
@@ -53,4 +62,29 @@ class PulsarContext:
         """Raise Refused unless the client may do this."""
         who = connection.principal
         if not self.authorizer.allows(who, connection.peer, operation, kind, name):
+            self.note_denied(who, connection.peer, connection.listener, operation, kind, name)
             raise Refused(ServerError.AUTHORIZATION_ERROR, f"{who} may not {operation.name} {name}")
+
+    def note_denied(
+        self,
+        who: Principal,
+        peer: str,
+        listener: str,
+        operation: AccessOperation,
+        kind: ResourceType,
+        name: str,
+    ) -> None:
+        """Count what a client was kept from, and write it to the audit log."""
+        self.engine.metrics.client_errors.labels("denied").inc()
+        event = AuditEvent(
+            AuditKind.DENIED,
+            DENIED,
+            str(who),
+            peer,
+            operation.name,
+            kind.name,
+            (name,),
+            api="Pulsar",
+            listener=listener,
+        )
+        self.audit.write(event)

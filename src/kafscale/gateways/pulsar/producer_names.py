@@ -2,13 +2,13 @@
 
 Here: access modes and name clashes, on this broker. A partition has one owner, so that its
 producers all meet here.
-Next door: a producer (producers.py).
+Next door: a producer (producing/producers.py).
 """
 
 from collections import deque
 from collections.abc import Callable
 from enum import IntEnum
-from typing import Protocol
+from typing import Final, Protocol
 
 from kafscale.engine.cluster.identity import Identity
 
@@ -31,6 +31,7 @@ class NamedProducer(Protocol):
     epoch: int
     is_generated: bool
     access_mode: AccessMode
+    topic_epoch: int | None  # of the time when it had the partition for itself
 
     def fence(self) -> None:
         """Another producer takes the partition for itself."""
@@ -49,10 +50,17 @@ class NotAlone(Exception):
     """There are other producers, and this one wants the partition for itself."""
 
 
+_EPOCH_BITS: Final = 20
+
+
 class ProducerNames:
     """All producers of a broker."""
 
-    def __init__(self) -> None:
+    def __init__(self, broker_epoch: int = 0) -> None:
+        """`broker_epoch`: of this start of this broker; every later owner has a higher one."""
+        # How often a partition was taken by a producer alone: who had it before is fenced.
+        self._first_epoch = broker_epoch << _EPOCH_BITS
+        self._epochs: dict[Partition, int] = {}
         self._by_partition: dict[Partition, dict[str, NamedProducer]] = {}
         self._waiting: dict[Partition, deque[tuple[NamedProducer, Callable[[], None]]]] = {}
         self._count = 0
@@ -76,7 +84,9 @@ class ProducerNames:
                 raise NameTaken
             del here[producer.name]
             known.fence()
-        mode = producer.access_mode
+        mode, epoch = producer.access_mode, self._epochs.get(partition, -1)
+        if producer.topic_epoch is not None and producer.topic_epoch < epoch:
+            raise NotAlone
         if mode is AccessMode.EXCLUSIVE_WITH_FENCING:
             for other in list(here.values()):
                 other.fence()
@@ -89,7 +99,15 @@ class ProducerNames:
         elif any(other.access_mode is not AccessMode.SHARED for other in here.values()):
             raise HeldByAnother
         here[producer.name] = producer
+        self._give_epoch(partition, producer)
         return True
+
+    def _give_epoch(self, partition: Partition, producer: NamedProducer) -> None:
+        """Note that a producer has the partition for itself: from now on, or again."""
+        if producer.access_mode is not AccessMode.SHARED:
+            last = self._epochs.get(partition, self._first_epoch)
+            producer.topic_epoch = max(last, producer.topic_epoch or last + 1)
+            self._epochs[partition] = producer.topic_epoch
 
     def leave(self, partition: Partition, producer: NamedProducer) -> None:
         """Forget a producer; the one that has waited longest for the partition may have it."""
@@ -107,6 +125,7 @@ class ProducerNames:
         if waiting:
             next_one, when_alone = waiting.popleft()
             self._by_partition[partition] = {next_one.name: next_one}
+            self._give_epoch(partition, next_one)
             when_alone()
         if not waiting:
             self._waiting.pop(partition, None)

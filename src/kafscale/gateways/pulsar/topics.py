@@ -53,7 +53,7 @@ async def find_place(
     """
     canonical = context.tenancy.canonical(name)
     if is_internal(canonical):
-        raise UnknownTopic(f"{name} is not for clients")
+        require_create = None
     part = _PARTITION.fullmatch(canonical)
     if part is not None:
         topic = await _find(context, part[1])
@@ -108,11 +108,15 @@ async def lookup(channel: Channel, asked: Lookup) -> LookupResponse:
             error=error_of(problem),
             message=str(problem),
         )
+    context = channel.context
+    # A client that is led on names this address to whom it connects, by TLS or not.
     return LookupResponse(
-        broker_service_url=url,
+        broker_service_url=url if context.leads_on or not context.is_encrypted else None,
+        broker_service_url_tls=url if context.leads_on or context.is_encrypted else None,
         response=_CONNECT,
         request_id=asked.request_id,
         authoritative=True,
+        proxy_through_service_url=context.leads_on or None,
     )
 
 
@@ -124,7 +128,7 @@ def _url(channel: Channel, place: PartitionPlace) -> str:
         if node.broker_id == leader != NO_BROKER:
             endpoint = node.endpoints.get(listener)
             if endpoint is not None:
-                return f"pulsar://{endpoint}"
+                return f"{channel.context.scheme}://{endpoint}"
     raise Refused(
         ServerError.SERVICE_NOT_READY,
         f"no broker with a listener {listener} serves {place.topic.name} now",

@@ -40,6 +40,8 @@ class Evidence:
     removals: list[Removal] = field(default_factory=list)
     ended: set[str] = field(default_factory=set)  # names whose last topic was deleted
     bounds: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+    open: set[tuple[int, int]] = field(default_factory=set)  # transactions: producer, epoch
+    commits: dict[tuple[int, int], int] = field(default_factory=dict)  # turns, by marker's epoch
     producer_id: int = -1
     epoch: int = -1
     logs: int = 0
@@ -50,6 +52,19 @@ class Evidence:
     def topic_ids(self) -> dict[str, str]:
         """The ids of the topics that are not deleted, by name."""
         return {descriptor.name: descriptor.topic_id for _, descriptor in self.topics}
+
+    def half_committed(self) -> dict[int, list[tuple[int, int]]]:
+        """Transactions that are open somewhere and committed elsewhere: epochs and turns.
+
+        The marker of a commit has the epoch above that of the records if the client has an epoch
+        for each transaction. Without, nothing tells the transaction from the producer's next one.
+        """
+        found: dict[int, list[tuple[int, int]]] = {}
+        for producer_id, epoch in sorted(self.open):
+            turn = self.commits.get((producer_id, epoch + 1))
+            if turn is not None:
+                found.setdefault(producer_id, []).append((epoch, turn))
+        return found
 
 
 Progress = Callable[[int], None]  # logs that have been read
@@ -143,6 +158,11 @@ async def _read_logs(store: ObjectStore, evidence: Evidence, progress: Progress)
         evidence.producer_id = max(evidence.producer_id, highest.producer_id)
         evidence.epoch = max(evidence.epoch, highest.epoch)
         evidence.problems += highest.problems
+        for lane_transactions in highest.transactions:
+            evidence.open |= {row[:2] for row in lane_transactions.open.values()}
+            for marker in lane_transactions.markers.values():
+                if marker.committed:
+                    evidence.commits[marker.producer_id, marker.epoch] = marker.turn
         for topic in topics:
             for lane, partition in places.lanes_in(topic, folder).items():
                 if lane in highest.lanes:

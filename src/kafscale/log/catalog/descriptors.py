@@ -61,7 +61,8 @@ class Descriptors:
     async def names(self) -> list[str]:
         """Every name that has, or had, a topic."""
         # Folders with an '@' hold logs and notes of jobs, no descriptors.
-        return [name for name in await self._store.folders(self._namespace) if "@" not in name]
+        folders = await self._store.folders(self._namespace)
+        return [keys.named_by(folder) for folder in folders if "@" not in folder]
 
     async def all(self) -> list[TopicDescriptor]:
         """Every topic there is, by name."""

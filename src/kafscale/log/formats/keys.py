@@ -13,8 +13,15 @@
     {namespace}/@checkpoints/{number:020d}                 groups and marks, newest counts
     {namespace}/@checkpoints/{number:020d}-{token}-{part}  what did not fit into the one above
     {namespace}/@notices/{number:020d}                     what a job has changed, for brokers
+    {namespace}/@jobs/{job}/{started_ms}-{token}           a run of a job has begun
+    {namespace}/@jobs/{job}/{started_ms}-{token}-end       how it ended
+    {namespace}/@runners/{runner}-{number:020d}            a runner of the pipeline is alive
+    {namespace}/@cuts/{group}/{number:020d}                tables of a group at one moment
+    {namespace}/@tables/{topic}/…                          tables whose topics name no other place
+    {namespace}/@schemas/{topic id}/{version:020d}         what payloads of a topic look like
 
-A topic created again under a used name lives in `{topic}@{id}`; '@' is in no topic's name.
+A topic created again under a used name lives in `{topic}@{id}`; '@' is in no topic's name. Neither
+is ',': a topic of another tenant and namespace lies in `{tenant},{namespace},{topic}`.
 """
 
 import re
@@ -66,12 +73,23 @@ def topic_folder(namespace: str, topic: str, later_id: str = "") -> str:
     The id alone makes the folder unique; a very long name is cut so that the folder's name stays
     within what file systems allow.
     """
-    return f"{namespace}/{topic[:_LONGEST]}@{later_id}" if later_id else f"{namespace}/{topic}"
+    name = folder_name(topic)
+    return f"{namespace}/{name[:_LONGEST]}@{later_id}" if later_id else f"{namespace}/{name}"
+
+
+def folder_name(topic: str) -> str:
+    """A topic's name as one part of a key."""
+    return topic.replace("/", ",")
+
+
+def named_by(folder: str) -> str:
+    """The topic that `folder_name` made this of."""
+    return folder.replace(",", "/")
 
 
 def descriptor_folder(namespace: str, topic: str) -> str:
     """Where the descriptors of all incarnations of a name lie."""
-    return f"{namespace}/{topic}"
+    return f"{namespace}/{folder_name(topic)}"
 
 
 def topic_of(namespace: str, key: str) -> str | None:
@@ -80,7 +98,7 @@ def topic_of(namespace: str, key: str) -> str | None:
     if not key.startswith(root):
         return None
     end = key.find("/", start)
-    return key[start : end if end >= 0 else None].partition("@")[0] or None
+    return named_by(key[start : end if end >= 0 else None].partition("@")[0]) or None
 
 
 def log_number(namespace: str, key: str) -> str | None:
@@ -173,6 +191,56 @@ def notice_folder(namespace: str) -> str:
 def notice(namespace: str, number: int) -> str:
     """Name a notice."""
     return f"{notice_folder(namespace)}/{number:020d}"
+
+
+def runs_folder(namespace: str, job: str) -> str:
+    """Where the records of a job's runs lie; '@' keeps them apart from topics."""
+    return f"{namespace}/@jobs/{job}" if job else f"{namespace}/@jobs"
+
+
+def run_began(namespace: str, job: str, started_ms: int, token: str) -> str:
+    """Name the record of a run that has begun."""
+    return f"{runs_folder(namespace, job)}/{started_ms:013d}-{token}"
+
+
+def run_ended(began: str) -> str:
+    """Name the record of how a run ended."""
+    return f"{began}-end"
+
+
+def runners_folder(namespace: str) -> str:
+    """Where runners of the pipeline keep their leases."""
+    return f"{namespace}/@runners"
+
+
+def runner_lease(namespace: str, runner: str, number: int) -> str:
+    """Name one renewal of a runner's lease."""
+    return f"{runners_folder(namespace)}/{runner}-{number:020d}"
+
+
+def cuts_folder(namespace: str, group: str) -> str:
+    """Where the cuts of a group of tables lie."""
+    return f"{namespace}/@cuts/{group}"
+
+
+def cut(namespace: str, group: str, number: int) -> str:
+    """Name a cut."""
+    return f"{cuts_folder(namespace, group)}/{number:020d}"
+
+
+def table_folder(namespace: str, topic: str) -> str:
+    """Where the table of a topic lies that names no other place."""
+    return f"{namespace}/@tables/{folder_name(topic)}"
+
+
+def schema_folder(namespace: str, topic_id: str) -> str:
+    """Where the schemas of a topic lie; '@' keeps them apart from topics."""
+    return f"{namespace}/@schemas/{topic_id}"
+
+
+def schema(namespace: str, topic_id: str, version: int) -> str:
+    """Name a version of a schema."""
+    return f"{schema_folder(namespace, topic_id)}/{version:020d}"
 
 
 # '-' sorts right before '.', so these enclose exactly the names of one kind.

@@ -5,12 +5,14 @@ applied again to a newer generation. Next door: committing one (protocol/commits
 """
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 import msgspec
 
 from kafscale.log.formats import keys, segment
 from kafscale.log.formats.producers import ProducerSnapshot
 from kafscale.log.formats.segment import Built, ContentId, Segment, Span
+from kafscale.log.formats.transactions import TransactionMarks
 from kafscale.model.errors import CorruptObject
 
 
@@ -60,7 +62,9 @@ def entry_of(
     has_index: bool,
 ) -> SegmentEntry:
     """Describe a segment that has just been written or read."""
-    if segment.is_ordinary(base, end, spans):
+    # With a table of transactions, the batches end before the footer.
+    is_whole = sum(span.length for span in spans) == content_id.size - segment.SMALLEST
+    if is_whole and segment.is_ordinary(base, end, spans):
         lanes, (only,) = [], spans
         records, earliest, latest = only.records, only.min_timestamp_ms, only.max_timestamp_ms
     else:
@@ -110,6 +114,10 @@ class LaneMark(msgspec.Struct, array_like=True, frozen=True):
     epochs: list[tuple[int, int]] = []
     producers: list[ProducerSnapshot] = []
     cleaned: list[tuple[int, int]] = []  # key compactions: (offset they reached, when)
+    transactions: TransactionMarks | None = None  # only from format 2 on
+
+
+_WITH_TRANSACTIONS: Final = 2
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,7 +140,13 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode(manifest: Manifest) -> bytes:
-    """Write it as JSON."""
+    """Write it as JSON.
+
+    A manifest that knows of transactions has format 2: older programs, which would drop them,
+    refuse it.
+    """
+    if any(mark.transactions is not None for mark in manifest.lanes.values()):
+        manifest = msgspec.structs.replace(manifest, format=_WITH_TRANSACTIONS)
     return msgspec.json.encode(manifest)
 
 
@@ -142,7 +156,7 @@ def decode(data: memoryview | bytes) -> Manifest:
         manifest = _DECODER.decode(data)
     except (msgspec.DecodeError, msgspec.ValidationError) as problem:
         raise CorruptObject(f"not a manifest: {problem}") from problem
-    if manifest.format != 1:
+    if manifest.format not in (1, _WITH_TRANSACTIONS):
         raise CorruptObject(f"manifest format {manifest.format} is not known here")
     return manifest
 
@@ -166,6 +180,7 @@ def append_history(
             mark.producers,
             # What key compaction has done is known to the manifest alone.
             old.lanes[lane].cleaned if lane in old.lanes else [],
+            mark.transactions,
         )
         for lane, mark in lanes.items()
     }
@@ -184,7 +199,9 @@ def raise_starts(old: Manifest, starts: dict[int, int]) -> Manifest:
     for lane, start in starts.items():
         mark = lanes.get(lane)
         if mark is not None and start > mark.start:
-            lanes[lane] = msgspec.structs.replace(mark, start=min(start, mark.next))
+            start = min(start, mark.next)
+            known = mark.transactions and mark.transactions.since(start)
+            lanes[lane] = msgspec.structs.replace(mark, start=start, transactions=known)
     kept: list[SegmentEntry] = []
     gone: list[SegmentEntry] = []
     for entry in old.segments:

@@ -1,6 +1,7 @@
-"""What a lane remembers of its idempotent producers.
+"""What a lane remembers of its producers: idempotent ones, and those that are known by name.
 
 Here: the five-batch window, the verdict on a new batch, snapshots. Pure; time is an argument.
+The sequence ids of a named producer grow, with gaps: what is not above the last one is a duplicate.
 Next door: the log that asks before each append (writer/log.py), manifests, which carry snapshots
 (manifest.py).
 
@@ -8,22 +9,28 @@ The table includes batches that wait for their commit: the next batch of the sam
 follow them. After a re-opening it is built anew from what is in the bucket.
 """
 
-from collections import deque
+from collections import OrderedDict, deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import msgspec
 
+from kafscale.log.formats.transactions import NO_TURN, LastMarker, TransactionMarks
 from kafscale.model.errors import (
     DuplicateSequence,
+    InvalidTransactionState,
     OutOfOrderSequence,
     StaleProducerEpoch,
+    TransactionPending,
     UnknownProducer,
 )
-from kafscale.records.batch import BatchHeader
+from kafscale.records import named
+from kafscale.records.batch import NAMED_BELOW, TRANSACTIONAL, BatchHeader
 
 WINDOW: Final = 5
 SEALER: Final = 1 << 62  # above every client's id: its one batch is the last of a lane
+_MOST_NAMED: Final = 10_000  # producers known by name, in one lane
 _SEQUENCES: Final = 1 << 31  # sequence numbers wrap from 2^31 - 1 to 0
 
 
@@ -50,6 +57,8 @@ class _Producer:
     last_sequence: int
     last_ms: int
     marks: deque[BatchMark] = field(default_factory=deque)
+    open_first: int | None = None  # offset at which its open transaction begins
+    turn: int = NO_TURN  # of its last marker
     # Its state before the epoch above, until a batch of this epoch is committed.
     before: "_Producer | None" = None
 
@@ -67,6 +76,25 @@ class _Producer:
         return self.before
 
 
+def _check_open(known: _Producer, header: BatchHeader) -> None:
+    """Refuse what must not come between the batches of an open transaction."""
+    if header.producer_epoch > known.epoch:
+        # One marker would end both transactions.
+        raise TransactionPending(
+            f"the transaction of producer {header.producer_id} in epoch {known.epoch} has not ended"
+        )
+    if not header.attributes & TRANSACTIONAL:
+        raise InvalidTransactionState(
+            f"producer {header.producer_id} has an open transaction, and the batch is not in it"
+        )
+
+
+def _keep(marks: deque[BatchMark], mark: BatchMark, committed_to: int) -> None:
+    marks.append(mark)
+    while len(marks) > WINDOW and marks[WINDOW].first_offset < committed_to:
+        marks.popleft()
+
+
 def _after(sequence: int) -> int:
     return (sequence + 1) % _SEQUENCES
 
@@ -81,10 +109,11 @@ class ProducerTable:
 
     def __init__(self) -> None:
         self._producers: dict[int, _Producer] = {}
+        self._named: OrderedDict[int, _Producer] = OrderedDict()  # the longest silent first
 
     def __len__(self) -> int:
         """Count the producers remembered."""
-        return len(self._producers)
+        return len(self._producers) + len(self._named)
 
     @property
     def is_sealed(self) -> bool:
@@ -98,6 +127,8 @@ class ProducerTable:
         is new and follows the last one; raises BadSequence otherwise.
         `accepts_unknown_sequences`: a producer that is not known here may begin at any sequence.
         """
+        if header.is_named:
+            return self._judge_named(header)
         known = self._producers.get(header.producer_id)
         first = header.base_sequence
         if self.is_sealed:
@@ -117,6 +148,8 @@ class ProducerTable:
                 f"producer {header.producer_id} has epoch {known.epoch}, "
                 f"the batch {header.producer_epoch}"
             )
+        if known.open_first is not None:
+            _check_open(known, header)
         if header.producer_epoch > known.epoch:
             if first != 0:
                 raise OutOfOrderSequence(f"a new epoch begins at sequence 0, not at {first}")
@@ -142,19 +175,106 @@ class ProducerTable:
         Marks leave the window only when five committed ones follow: a snapshot, which holds
         committed batches alone, must know the producer even while five more are waiting.
         """
+        if header.is_named:
+            self._remember_named(header, first_offset, now_ms, committed_to)
+            return
         known = self._producers.get(header.producer_id)
         if known is None or known.epoch != header.producer_epoch:
             earlier = known.as_of(committed_to) if known else None
-            known = _Producer(header.producer_epoch, -1, now_ms, before=earlier)
+            turn = known.turn if known else NO_TURN
+            known = _Producer(header.producer_epoch, -1, now_ms, turn=turn, before=earlier)
             self._producers[header.producer_id] = known
-        elif known.before and known.marks[0].first_offset < committed_to:
+        elif known.before and known.marks and known.marks[0].first_offset < committed_to:
             known.before = None
+        if known.open_first is None and header.attributes & TRANSACTIONAL:
+            known.open_first = first_offset
         known.last_sequence = header.last_sequence
         known.last_ms = now_ms
-        marks = known.marks
-        marks.append(BatchMark(header.base_sequence, header.last_sequence, first_offset))
-        while len(marks) > WINDOW and marks[WINDOW].first_offset < committed_to:
-            marks.popleft()
+        mark = BatchMark(header.base_sequence, header.last_sequence, first_offset)
+        _keep(known.marks, mark, committed_to)
+
+    # -- producers that are known by name ----------------------------------------------------
+
+    def _judge_named(self, header: BatchHeader) -> int | None:
+        """The first offset of the batch that came up to this one's last sequence id, if any."""
+        known, last = self._named.get(named.producer(header)), named.last_sequence(header)
+        if known is None or last > known.last_sequence:
+            return None
+        return next(mark.first_offset for mark in known.marks if last <= mark.last_sequence)
+
+    def _remember_named(
+        self, header: BatchHeader, first_offset: int, now_ms: int, committed_to: int
+    ) -> None:
+        who, last = named.producer(header), named.last_sequence(header)
+        known = self._named.setdefault(who, _Producer(0, last, now_ms))
+        self._named.move_to_end(who)
+        known.last_sequence, known.last_ms = last, now_ms
+        mark = BatchMark(named.first_sequence(header), last, first_offset)
+        _keep(known.marks, mark, committed_to)
+        if len(self._named) > _MOST_NAMED:
+            self._named.popitem(last=False)
+
+    def last_of_name(self, who: int) -> BatchMark | None:
+        """The last batch of a producer that is known by name, committed or not."""
+        known = self._named.get(who)
+        return None if known is None else known.marks[-1]
+
+    def forget_names(self) -> None:
+        """Forget them all: sequence ids say nothing about what was stored without them."""
+        self._named.clear()
+
+    # -- transactions ----------------------------------------------------------------------
+
+    @property
+    def has_open(self) -> bool:
+        """Whether any producer has an open transaction, committed batches or not."""
+        return any(known.open_first is not None for known in self._producers.values())
+
+    def open_transaction(self, producer_id: int) -> tuple[int, int] | None:
+        """The epoch and the first offset of a producer's open transaction."""
+        known = self._producers.get(producer_id)
+        if known is None or known.open_first is None:
+            return None
+        return known.epoch, known.open_first
+
+    def last_turn(self, producer_id: int) -> int:
+        """The turn of a producer's last marker, committed or not."""
+        known = self._producers.get(producer_id)
+        return NO_TURN if known is None else known.turn
+
+    def end(self, producer_id: int, epoch: int, turn: int, now_ms: int, committed_to: int) -> None:
+        """Note a marker. A higher epoch begins with it, so that late batches are refused."""
+        known = self._producers.get(producer_id)
+        if known is None or known.epoch < epoch:
+            earlier = known.as_of(committed_to) if known else None
+            known = _Producer(epoch, -1, now_ms, before=earlier)
+            self._producers[producer_id] = known
+        known.open_first = None
+        known.turn = max(known.turn, turn)
+        known.last_ms = now_ms
+
+    def restore_transactions(self, marks: TransactionMarks | None) -> None:
+        """Set open transactions and last markers to what a manifest says, after `restore`."""
+        if marks is None:
+            return
+        self.learn_markers(marks.markers)
+        for opened in marks.open:
+            known = self._producers.get(opened.producer_id)
+            if known is None:
+                known = _Producer(opened.epoch, -1, 0)
+                self._producers[opened.producer_id] = known
+            known.open_first = opened.first
+
+    def learn_markers(self, markers: Iterable[LastMarker]) -> None:
+        """Add the last markers of producers, where they are newer."""
+        for marker in markers:
+            if self.last_turn(marker.producer_id) < marker.turn:
+                known = self._producers.get(marker.producer_id)
+                opened = None if known is None else known.open_first
+                self.end(marker.producer_id, marker.epoch, marker.turn, marker.at_ms, 0)
+                self._producers[marker.producer_id].open_first = opened
+
+    # -- sequences that are missing ----------------------------------------------------------
 
     def expect(self, producer_id: int, epoch: int, sequence: int, now_ms: int) -> None:
         """Make the producer go on with `sequence`, unless the table knows the producer already.
@@ -172,15 +292,17 @@ class ProducerTable:
         silent = [
             pid
             for pid, known in self._producers.items()
-            if known.last_ms < before_ms and pid != SEALER
+            if known.last_ms < before_ms and pid != SEALER and known.open_first is None
         ]
         for pid in silent:
             del self._producers[pid]
+        while self._named and next(iter(self._named.values())).last_ms < before_ms:
+            self._named.popitem(last=False)
 
     def snapshot(self, up_to_offset: int) -> list[ProducerSnapshot]:
         """Describe all producers as of the batches below `up_to_offset`."""
         snapshots = []
-        for pid, latest in self._producers.items():
+        for pid, latest in (*self._producers.items(), *self._named.items()):
             known = latest.as_of(up_to_offset)
             if known is not None:
                 marks = [mark for mark in known.marks if mark.first_offset < up_to_offset]
@@ -191,7 +313,7 @@ class ProducerTable:
         """Add what another table knew of newer batches, which are in no segment any more."""
         newer = []
         for snapshot in snapshots:
-            known = self._producers.get(snapshot.producer_id)
+            known = self._table(snapshot).get(snapshot.producer_id)
             last = known.marks[-1].first_offset if known and known.marks else -1
             if (
                 snapshot.producer_id != SEALER
@@ -206,4 +328,7 @@ class ProducerTable:
         for snapshot in snapshots:
             known = _Producer(snapshot.epoch, snapshot.marks[-1][1], snapshot.last_ms)
             known.marks.extend(snapshot.marks)
-            self._producers[snapshot.producer_id] = known
+            self._table(snapshot)[snapshot.producer_id] = known
+
+    def _table(self, snapshot: ProducerSnapshot) -> dict[int, _Producer]:
+        return self._named if snapshot.producer_id < NAMED_BELOW else self._producers

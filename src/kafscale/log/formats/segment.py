@@ -5,7 +5,8 @@ Never here: storage, clocks, lanes' live state.
 
 A segment of an ordinary topic is header, batches, footer, and nothing else. A segment with
 several lanes (flag bit 0) has its batches sorted by lane and carries a lane table between
-batches and footer, so that nothing needed to find a record lives in a second object.
+batches and footer, so that nothing needed to find a record lives in a second object. Where
+transactions begin or end in it (flag bit 1), a table before the lane table says which.
 """
 
 import struct
@@ -14,6 +15,7 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
+from kafscale.log.formats.transactions import TransactionTable, decode_table
 from kafscale.model.buffers import Buffer
 from kafscale.model.errors import CorruptBatch, CorruptObject
 from kafscale.records import batch
@@ -22,12 +24,14 @@ MAGIC: Final = 0x4B414653  # "KAFS"
 END_MAGIC: Final = 0x454E4421  # "END!"
 VERSION: Final = 1
 FLAG_LANES: Final = 1
+FLAG_TRANSACTIONS: Final = 2  # only together with FLAG_LANES
+_FLAGS: Final = FLAG_LANES | FLAG_TRANSACTIONS
 
 HEADER: Final = struct.Struct(
     ">"
     "I"  #  0 magic
     "H"  #  4 version
-    "H"  #  6 flags            bit 0: a lane table precedes the footer
+    "H"  #  6 flags            bit 0: a lane table, bit 1: a transaction table before it
     "q"  #  8 base             first position; with one lane, first offset
     "i"  # 16 record_count
     "q"  # 20 created_ms
@@ -65,6 +69,12 @@ LANE_TAIL: Final = struct.Struct(
     "I"  # 20 table_crc          crc32c of the entries and the fields above
 )
 assert LANE_TAIL.size == 24
+
+TRANSACTION_TAIL: Final = struct.Struct(
+    ">"
+    "I"  #  0 length             bytes of the JSON before this
+    "I"  #  4 crc                crc32c of the JSON
+)
 
 SMALLEST: Final = HEADER.size + FOOTER.size
 THE_END: Final = (
@@ -132,6 +142,7 @@ class Segment(NamedTuple):
     predecessor: ContentId | None  # None where the format has no field for it
     body_start: int
     body_end: int
+    transactions: TransactionTable | None = None
 
 
 def is_ordinary(base: int, end: int, lanes: Sequence[Span | LaneBatches]) -> bool:
@@ -147,16 +158,17 @@ def build(
     created_ms: int,
     token: int,
     predecessor: ContentId,
+    transactions: bytes = b"",
 ) -> Built:
     """Lay the lanes' batches, given in lane order, between header and footer.
 
     `end - base` is the stretch of positions covered; key compaction can leave fewer records.
+    `transactions`: the encoded table of those that begin or end here.
     """
-    ordinary = is_ordinary(base, end, lanes)
+    ordinary = is_ordinary(base, end, lanes) and not transactions
     records = sum(lane.records for lane in lanes)
-    header = HEADER.pack(
-        MAGIC, VERSION, 0 if ordinary else FLAG_LANES, base, records, created_ms, token
-    )
+    flags = 0 if ordinary else FLAG_LANES | (FLAG_TRANSACTIONS if transactions else 0)
+    header = HEADER.pack(MAGIC, VERSION, flags, base, records, created_ms, token)
     body: list[Buffer] = [header]
     spans = []
     crc = 0
@@ -179,6 +191,10 @@ def build(
                 lane.records,
             )
         )
+    if transactions:
+        transactions += TRANSACTION_TAIL.pack(len(transactions), crc32c(transactions))
+        body.append(transactions)
+        position += len(transactions)
     if not ordinary:
         table = _lane_table(spans, predecessor)
         body.append(table)
@@ -202,13 +218,14 @@ def parse(data: memoryview) -> Segment:
     crc, last, end_magic = FOOTER.unpack_from(data, len(data) - FOOTER.size)
     if magic != MAGIC or end_magic != END_MAGIC:
         raise CorruptObject("not a whole segment: its first or last magic number is wrong")
-    if version != VERSION or flags & ~FLAG_LANES:
-        raise CorruptObject(f"segment version {version} with flags {flags:#x} is not known here")
+    _check_flags(version, flags)
     body_end = len(data) - FOOTER.size
-    predecessor = None
+    predecessor, table = None, None
     spans: tuple[Span, ...] = ()
     if flags & FLAG_LANES:
         spans, predecessor, body_end = _read_lane_table(data, body_end)
+    if flags & FLAG_TRANSACTIONS:
+        table, body_end = _read_transactions(data, body_end)
     if crc32c(data[HEADER.size : body_end]) != crc:
         raise CorruptObject("the checksum over the segment's batches does not match")
     if not flags & FLAG_LANES:
@@ -226,7 +243,32 @@ def parse(data: memoryview) -> Segment:
         predecessor,
         HEADER.size,
         body_end,
+        table,
     )
+
+
+def _check_flags(version: int, flags: int) -> None:
+    if version != VERSION or flags & ~_FLAGS or flags == FLAG_TRANSACTIONS:
+        raise CorruptObject(f"segment version {version} with flags {flags:#x} is not known here")
+
+
+def _read_transactions(data: memoryview, end: int, before: int = 0) -> tuple[TransactionTable, int]:
+    """Read the table that ends at `end` of `data`, which begins at byte `before` of the object.
+
+    Also gives where it begins. Raises ShortFoot where `data` does not have all of it.
+    """
+    if end < TRANSACTION_TAIL.size:
+        raise ShortFoot(len(data) - end + TRANSACTION_TAIL.size)
+    length, crc = TRANSACTION_TAIL.unpack_from(data, end - TRANSACTION_TAIL.size)
+    start = end - TRANSACTION_TAIL.size - length
+    if start + before < HEADER.size:
+        raise CorruptObject("the segment has no room for the transaction table it announces")
+    if start < 0:
+        raise ShortFoot(len(data) - start)
+    table = data[start : start + length]
+    if crc32c(table) != crc:
+        raise CorruptObject("the transaction table's checksum does not match")
+    return decode_table(table), start
 
 
 class Outline(NamedTuple):
@@ -238,6 +280,7 @@ class Outline(NamedTuple):
     created_ms: int
     content_id: ContentId
     spans: tuple[Span, ...]
+    transactions: TransactionTable | None = None
 
 
 # Times that only the batches themselves could tell. A search by time must not skip such a span.
@@ -255,14 +298,16 @@ def outline(head: memoryview, foot: memoryview, size: int) -> Outline:
     crc, last, end_magic = FOOTER.unpack_from(foot, len(foot) - FOOTER.size)
     if (magic, end_magic) != (MAGIC, END_MAGIC) or last < base:
         raise CorruptObject("not a whole segment")
-    if version != VERSION or flags & ~FLAG_LANES:
-        raise CorruptObject(f"segment version {version} with flags {flags:#x} is not known here")
+    _check_flags(version, flags)
     content_id = ContentId(token, size, crc)
+    table: TransactionTable | None = None
     if flags & FLAG_LANES:
-        spans = _outline_lanes(foot, size)
+        spans, start = _outline_lanes(foot, size)
+        if flags & FLAG_TRANSACTIONS:
+            table, _ = _read_transactions(foot, start, before=size - len(foot))
     else:
         spans = (Span(0, base, last, HEADER.size, size - SMALLEST, *ANY_TIME, records),)
-    return Outline(base, last + 1, records, created_ms, content_id, spans)
+    return Outline(base, last + 1, records, created_ms, content_id, spans, table)
 
 
 class ShortFoot(Exception):
@@ -273,7 +318,8 @@ class ShortFoot(Exception):
         self.needed = needed
 
 
-def _outline_lanes(foot: memoryview, size: int) -> tuple[Span, ...]:
+def _outline_lanes(foot: memoryview, size: int) -> tuple[tuple[Span, ...], int]:
+    """The lanes, and where in `foot` their table begins."""
     end = len(foot) - FOOTER.size
     if end < LANE_TAIL.size:
         raise ShortFoot(min(size, FOOTER.size + LANE_TAIL.size))
@@ -283,8 +329,8 @@ def _outline_lanes(foot: memoryview, size: int) -> tuple[Span, ...]:
         raise CorruptObject("the segment has no room for the lane table it announces")
     if needed > len(foot):
         raise ShortFoot(needed)
-    spans, _, _ = _read_lane_table(foot, end, before=size - len(foot))
-    return spans
+    spans, _, start = _read_lane_table(foot, end, before=size - len(foot))
+    return spans, start
 
 
 def read_content_id(header: memoryview, footer: memoryview, size: int) -> ContentId:

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, Protocol
 
 from kafscale.log.formats.producers import SEALER, ProducerSnapshot
 from kafscale.log.formats.segment import Span
+from kafscale.log.formats.transactions import TransactionMarks
 from kafscale.log.moves import seals
 from kafscale.log.moves.byte_budget import ByteBudget
 from kafscale.log.protocol import survey
@@ -43,18 +44,25 @@ class LaneSource(NamedTuple):
     parts: Sequence[LaneBytes]
     # As of the manifest: key compaction may have removed the batches they are known by.
     producers: list[ProducerSnapshot]
+    transactions: TransactionMarks | None = None
 
 
 def sources(snapshot: survey.LogSnapshot, lanes: Collection[int]) -> dict[int, LaneSource]:
     """These lanes of a log, as far as they have any records."""
     parts: dict[int, list[LaneBytes]] = {}
-    producers = {lane: mark.producers for lane, mark in snapshot.manifest.lanes.items()}
+    known = snapshot.manifest.lanes
     for piece in snapshot.pieces:
         for span in piece.spans:
             if span.lane in lanes:
                 parts.setdefault(span.lane, []).append(LaneBytes(piece.key, span))
     return {
-        lane: LaneSource(start, end, parts.get(lane, ()), producers.get(lane, []))
+        lane: LaneSource(
+            start,
+            end,
+            parts.get(lane, ()),
+            known[lane].producers if lane in known else [],
+            known[lane].transactions if lane in known else None,
+        )
         for lane, (start, end) in snapshot.lanes().items()
         if lane in lanes
     }
@@ -134,7 +142,7 @@ async def copy_lane(
     if copy.size < most_bytes:
         copy.fill_to_the_end()
     # Before the last commit: no roll-up may make it past without knowing the producers.
-    log.learn_producers(number, source.producers)
+    log.lane(number).learn_producers(source.producers, source.transactions)
     return CopiedLane(copy.size, copy.waits_for)
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeVar
 from kafscale.log.formats import keys, segment
 from kafscale.log.formats.manifest import Manifest, SegmentEntry
 from kafscale.log.formats.segment import ContentId, Outline, Span
+from kafscale.log.formats.transactions import LaneTransactions, TransactionTable
 from kafscale.log.protocol import commits
 from kafscale.model.errors import CorruptObject, ObjectMissing
 from kafscale.objects.store import ObjectStore, StoredObject
@@ -41,6 +42,8 @@ class LiveSegment(NamedTuple):
     content_id: ContentId
     modified_ms: int | None  # None: not asked for, or the bucket does not have it
     entry: SegmentEntry | None  # what the manifest says about it
+    transactions: TransactionTable | None = None  # of a flush
+    created_ms: int = 0  # of a flush
 
 
 class LogSnapshot(NamedTuple):
@@ -70,6 +73,19 @@ class LogSnapshot(NamedTuple):
                 start, end = bounds.get(span.lane, (0, 0))
                 bounds[span.lane] = (start if end else span.first, span.last + 1)
         return bounds
+
+    def transactions(self) -> dict[int, LaneTransactions]:
+        """What is known of the transactions of each lane that had any."""
+        lanes: dict[int, LaneTransactions] = {}
+        for number, mark in self.manifest.lanes.items():
+            if mark.transactions is not None:
+                lanes[number] = LaneTransactions()
+                lanes[number].restore(mark.transactions)
+        for piece in self.tail:
+            for event in piece.transactions.events if piece.transactions else ():
+                lane = lanes.setdefault(event.lane, LaneTransactions())
+                lane.take(event, piece.created_ms)
+        return lanes
 
 
 class LogSurvey(NamedTuple):
@@ -176,6 +192,8 @@ async def _flush_piece(store: ObjectStore, stored: StoredObject) -> LiveSegment 
         outline.content_id,
         stored.modified_ms,
         None,
+        outline.transactions,
+        outline.created_ms,
     )
 
 
@@ -241,6 +259,7 @@ class HighestNumbers(NamedTuple):
     producer_id: int
     epoch: int
     lanes: dict[int, tuple[int, int]]  # log start and next offset
+    transactions: list[LaneTransactions]
     problems: list[str]
 
 
@@ -264,6 +283,7 @@ async def read_highest(store: ObjectStore, folder: str) -> HighestNumbers:
             max((known for known, _ in marks if known < STRANGE_ID), default=-1),
             max((epoch for _, epoch in marks), default=-1),
             snapshot.lanes(),
+            list(snapshot.transactions().values()),
             problems,
         )
 

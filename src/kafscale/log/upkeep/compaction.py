@@ -17,6 +17,7 @@ import structlog
 from kafscale.log.formats import manifest, segment
 from kafscale.log.formats.manifest import LaneMark, Manifest, Replacement, SegmentEntry
 from kafscale.log.formats.segment import LaneBatches, Span
+from kafscale.log.formats.transactions import is_aborted
 from kafscale.log.protocol import commits
 from kafscale.log.protocol.commits import LostRace
 from kafscale.log.upkeep import cleanable, rollup
@@ -38,6 +39,7 @@ _LONG_PLAIN: Final = 64 << 10
 _LONG_PACKED: Final = 8 << 10
 _LONG_OBJECT: Final = 4 << 20
 _LONG_RECORDS: Final = 500
+_NO_OFFSET: Final = 1 << 62  # above all
 
 
 @dataclass(slots=True)
@@ -106,6 +108,16 @@ class _Compaction:
         self._part = part
         self._background = background
         self._planned_on = log.committed.manifest
+        self._first_open = {
+            lane: min(row.first for row in mark.transactions.open)
+            for lane, mark in self._planned_on.lanes.items()
+            if mark.transactions is not None and mark.transactions.open
+        }
+        self._aborted = {
+            lane: mark.transactions.aborted_by_producer()
+            for lane, mark in self._planned_on.lanes.items()
+            if mark.transactions is not None and mark.transactions.aborted
+        }
         self._key_room = limits.memory_bytes // 2
         target = min(log.settings.segment_bytes, limits.memory_bytes // 2) if merge else 0
         self._groups = cleanable.group_entries(part.scope, target)
@@ -139,11 +151,13 @@ class _Compaction:
                     for header, whole in _batches(entry, span, data):
                         if self._key_room <= 0:
                             return
-                        if header.is_transactional:
-                            # Whether its records count is not known here: nothing beyond is touched
+                        if header.base_offset >= self._first_open.get(span.lane, _NO_OFFSET):
+                            # Rule T13: whether it counts is not known, nothing beyond is touched.
                             stopped.add(span.lane)
                             break
-                        await self._learn_batch(entry, span.lane, header, whole)
+                        # Records of aborted transactions shadow no others.
+                        if not is_aborted(self._aborted.get(span.lane, {}), header):
+                            await self._learn_batch(entry, span.lane, header, whole)
                     else:
                         self.done.reached[span.lane] = span.last + 1
 
@@ -183,6 +197,9 @@ class _Compaction:
                     continue
                 newest, horizon = self._newest.get(span.lane, {}), horizons.get(span.lane, 0)
                 for header, whole in _batches(entry, span, data):
+                    if is_aborted(self._aborted.get(span.lane, {}), header):
+                        removed += pieces.add_nothing_of(header)
+                        continue
                     removed += await self._filter(entry, header, whole, newest, horizon, pieces)
         if not removed:
             return None
@@ -306,6 +323,12 @@ class _LanePieces:
         whole = data[span.start : span.start + span.length]
         times_ms = span.min_timestamp_ms, span.max_timestamp_ms
         self._pieces.append(_Piece(whole, span.records, *times_ms, False))
+
+    def add_nothing_of(self, header: BatchHeader) -> int:
+        """Add a batch without its records; gives how many there were."""
+        made = compacted.without_records(header)
+        self.add_batch(compacted.LeftOfBatch(made, 0, header.record_count))
+        return header.record_count
 
     def add_batch(self, left: compacted.LeftOfBatch) -> None:
         """Add what is left of the next batch."""

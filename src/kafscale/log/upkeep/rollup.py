@@ -44,7 +44,9 @@ async def roll_up(log: Log, *, merge: bool = True, always: bool = False) -> None
             return
         # Read at once, before any await: all that is committed, nothing that waits.
         end, end_id = log.committed.end, log.committed.end_id
-        log.expire_producers()
+        before_ms = log.clock.now_ms() - log.settings.producer_expiry_ms
+        for lane in log.lanes.values():
+            lane.expire_producers(before_ms)
         marks = log.committed.marks()
         planned_on = log.committed.manifest.end
         try:

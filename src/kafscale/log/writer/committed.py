@@ -18,6 +18,7 @@ from kafscale.log.writer.tail_memory import Chunk, TailMemory
 from kafscale.log.writer.types import TailFlush
 from kafscale.model.clock import Moment
 from kafscale.records import batch
+from kafscale.records.batch import BatchHeader
 
 _NONE_WAITS = 1 << 62  # an offset above all: every batch of the producer counts as committed
 
@@ -85,16 +86,20 @@ class CommittedLog:
             firsts: list[int] = []
             batches: list[memoryview] = []
             for at, header in batch.walk(found.data, span.start, span.start + span.length):
-                if header.producer_id >= 0:
-                    lane.producers.remember(
-                        header, header.base_offset, found.content.created_ms, _NONE_WAITS
-                    )
+                if header.has_producer:
+                    self._note_found(lane, header, found, at)
                 lane.note_epoch(header.leader_epoch, header.base_offset)
                 firsts.append(header.base_offset)
                 batches.append(found.data[at : at + header.size])
             lane.advance(span.last + 1)
             parts.append((span, Chunk(span.first, span.last, firsts, batches)))
         self.extend(found.entry, found.content.content_id, parts)
+
+    def _note_found(self, lane: Lane, header: BatchHeader, found: TailSegment, at: int) -> None:
+        data, created_ms = found.data[at : at + header.size], found.content.created_ms
+        lane.note_appended(header, header.base_offset, data, created_ms, _NONE_WAITS)
+        if header.attributes & batch.TRANSACTIONAL:
+            lane.transactions.note(header, header.base_offset, data, created_ms)
 
     # -- from our own commits --------------------------------------------------------------
 

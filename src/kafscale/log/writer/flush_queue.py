@@ -11,13 +11,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from kafscale.log.formats import transactions
 from kafscale.log.formats.segment import LaneBatches
 from kafscale.log.writer.lane import Lane
 from kafscale.log.writer.types import CommitOutcome, LogSettings
 from kafscale.model.buffers import Buffer
-from kafscale.records.batch import BatchHeader
+from kafscale.records.batch import TRANSACTIONAL, BatchHeader
+from kafscale.records.control import is_marker
 
 _SLACK: Final = 0.1
+_NO_LIMIT: Final = 1 << 62
+_LONGEST_HOLD_S: Final = 1.0  # or the interval of flushes, if that is longer
 
 
 class PendingBatch(NamedTuple):
@@ -29,6 +33,7 @@ class PendingBatch(NamedTuple):
     data: memoryview
     acknowledged: bool  # its producer has its answer already, or wants none
     epoch: int  # that it is stamped with
+    is_held: bool = False  # until its transaction ends: it makes no flush due
 
 
 class LanePart(NamedTuple):
@@ -48,12 +53,16 @@ class Flush:
     records: int = 0
     batches: list[PendingBatch] = field(default_factory=list)
     is_urgent: bool = False
+    is_transactional: bool = False  # some of it
+    is_held: bool = False  # all of it
 
     def add(self, pending: PendingBatch) -> None:
         """Let a further batch wait."""
         self.batches.append(pending)
         self.size += len(pending.data)
         self.records += pending.header.record_count
+        if pending.header.attributes & TRANSACTIONAL:
+            self.is_transactional = True
 
     def finish(self, outcome: CommitOutcome) -> None:
         """Answer all producers that wait."""
@@ -97,6 +106,16 @@ def _of_lane(part: LanePart) -> LaneBatches:
     return LaneBatches(lane.number, batches[0].first, last, records, earliest, latest, data)
 
 
+def transaction_table(parts: Iterable[LanePart]) -> bytes:
+    """What the segment of a flush says of the transactions in it."""
+    return transactions.encode_table(
+        transactions.event_of(part.lane.number, pending.header, pending.first, pending.data)
+        for part in parts
+        for pending in part.batches
+        if pending.header.attributes & TRANSACTIONAL
+    )
+
+
 def bytes_by_lane(flushes: Iterable[Flush]) -> dict[int, int]:
     """How many bytes wait in each lane."""
     sizes: dict[int, int] = {}
@@ -105,6 +124,29 @@ def bytes_by_lane(flushes: Iterable[Flush]) -> dict[int, int]:
             number = pending.lane.number
             sizes[number] = sizes.get(number, 0) + len(pending.data)
     return sizes
+
+
+def commit_of_marker(
+    flushes: Iterable[Flush], lane: Lane, producer_id: int
+) -> asyncio.Future[CommitOutcome] | None:
+    """The commit that a producer's marker waits for; None if none waits."""
+    for flush in flushes:
+        for pending in flush.batches:
+            header = pending.header
+            if (pending.lane, header.producer_id) == (lane, producer_id) and is_marker(header):
+                return flush.done
+    return None
+
+
+def commit_of_producer(
+    flushes: Iterable[Flush], producer_id: int
+) -> asyncio.Future[CommitOutcome] | None:
+    """The last commit that a producer's batches wait for; None if none waits."""
+    waits = None
+    for flush in flushes:
+        if any(pending.header.producer_id == producer_id for pending in flush.batches):
+            waits = flush.done
+    return waits
 
 
 def read_pending(
@@ -139,7 +181,7 @@ class FlushQueue:
         self._longest_s = longest_s
         self._flushes: deque[Flush] = deque()
         self._last_s: float | None = None  # when the last flush began; None: the first waits, too
-        self._is_held = False
+        self._is_gathering = False
 
     def __iter__(self) -> Iterator[Flush]:
         """All flushes that wait, the oldest first."""
@@ -149,14 +191,26 @@ class FlushQueue:
         """Put a batch into the youngest flush, or into a new one if that has no room."""
         flush = self._flushes[-1] if self._flushes else None
         if flush is None or flush.size + len(pending.data) > self._most_bytes:
-            flush = Flush(asyncio.get_running_loop().create_future(), now_s)
-            self._flushes.append(flush)
+            flush = self._begin(now_s)
+            flush.is_held = pending.is_held
+        elif flush.is_held:
+            flush.is_held = pending.is_held
         flush.add(pending)
         return flush
 
+    def _begin(self, now_s: float) -> Flush:
+        flush = Flush(asyncio.get_running_loop().create_future(), now_s)
+        self._flushes.append(flush)
+        return flush
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether all that waits is held."""
+        return bool(self._flushes) and self._flushes[-1].is_held
+
     def due_in_s(self, now_s: float) -> float | None:
         """How long the oldest flush may still wait; None if none may begin."""
-        if not self._flushes or self._is_held:
+        if not self._flushes or self._is_gathering:
             return None
         oldest = self._flushes[0]
         full = (
@@ -165,18 +219,41 @@ class FlushQueue:
             or oldest.size >= self._full_bytes
             or 0 < self._full_records <= oldest.records
         )
+        if oldest.is_held and not full:
+            longest_s = max(self._longest_s, _LONGEST_HOLD_S)
+            return max(0.0, oldest.since_s + longest_s - now_s)
         began_s = oldest.since_s if self._last_s is None else self._last_s
         return 0.0 if full else max(0.0, began_s + self._longest_s - now_s)
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
         """Keep batches that are added inside in one flush, if it has room; it is due at the end."""
-        self._is_held = True
+        self._is_gathering = True
         try:
             yield
         finally:
-            self._is_held = False
+            self._is_gathering = False
             self.hurry()
+
+    @contextlib.contextmanager
+    def in_one(self, size: int, now_s: float) -> Iterator[None]:
+        """Keep batches of `size` bytes that are added inside in one flush, whatever its size."""
+        if self._flushes and self._flushes[-1].size + size > self._most_bytes:
+            self._begin(now_s)
+        most, self._most_bytes = self._most_bytes, _NO_LIMIT
+        self._is_gathering = True
+        try:
+            yield
+        finally:
+            self._is_gathering = False
+            self._most_bytes = most
+            if self._flushes and not self._flushes[-1].batches:
+                self._flushes.pop()
+
+    def release(self) -> None:
+        """Let batches that are held go as others do."""
+        for flush in self._flushes:
+            flush.is_held = False
 
     def hurry(self) -> None:
         """Make all that waits due now."""

@@ -20,12 +20,12 @@ from typing import Final
 
 import structlog
 
-from kafscale.log.formats import index, keys, manifest, segment
+from kafscale.log.formats import keys, manifest, segment
 from kafscale.log.formats.manifest import SegmentEntry
-from kafscale.log.formats.producers import SEALER, ProducerSnapshot
+from kafscale.log.formats.producers import SEALER
 from kafscale.log.formats.segment import Built
 from kafscale.log.protocol import commits, opening
-from kafscale.log.writer import flush_queue
+from kafscale.log.writer import flush_queue, index_hints
 from kafscale.log.writer.committed import CommittedLog
 from kafscale.log.writer.flush_queue import Flush, LanePart, PendingBatch
 from kafscale.log.writer.history import History
@@ -42,7 +42,6 @@ from kafscale.model.errors import (
     NotTheOwner,
     OffsetRangeExhausted,
     OutcomeUnknown,
-    StoreError,
 )
 from kafscale.objects.store import ObjectStore
 from kafscale.records import batch
@@ -99,6 +98,7 @@ class Log:
         )
         self._may_answer = may_answer
         self._turned_away: Callable[[list[PendingBatch]], None] = lambda _: None
+        self._session = ""
         self._stopped_because = ""
         self._is_closing = False
         self._proof = moment(clock)
@@ -125,16 +125,6 @@ class Log:
     def report_turned_away(self, report: Callable[[list[PendingBatch]], None]) -> None:
         """Call `report` with batches that were refused in a log or lane that takes no more."""
         self._turned_away = report
-
-    def expire_producers(self) -> None:
-        """Forget producers that have been silent for as long as the settings say."""
-        before_ms = self.clock.now_ms() - self.settings.producer_expiry_ms
-        for lane in self.lanes.values():
-            lane.producers.expire(before_ms)
-
-    def learn_producers(self, lane_number: int, known: list[ProducerSnapshot]) -> None:
-        """Add what another log knew of producers whose batches are not in the bucket any more."""
-        self.lane(lane_number).producers.learn(known)
 
     # -- opening and closing ---------------------------------------------------------------
 
@@ -206,6 +196,13 @@ class Log:
             lane.wake()
 
     @property
+    def session(self) -> str:
+        """A name of this opening of the log: what it held in memory is lost with it."""
+        if not self._session:
+            self._session = self.dice.token(8).hex()
+        return self._session
+
+    @property
     def has_ended(self) -> bool:
         """Whether the topic has been deleted, and this log with it (rule 25)."""
         return self.state is LogState.ENDED
@@ -228,21 +225,39 @@ class Log:
     # -- appending -------------------------------------------------------------------------
 
     def append(
-        self, lane_number: int, header: BatchHeader, data: memoryview, *, acknowledged: bool
+        self,
+        lane_number: int,
+        header: BatchHeader,
+        data: memoryview,
+        *,
+        acknowledged: bool,
+        held: bool = False,
     ) -> Appended:
-        """Give a batch its offsets; it is stamped and kept. `acknowledged`: its answer is out."""
+        """Give a batch its offsets; it is stamped and kept. `acknowledged`: its answer is out.
+
+        `held`: it may wait in memory until its transaction ends, as long as there is room; then
+        there is no commit to wait for.
+        """
         self.require_taking()
-        return self._append(
-            self.committed.lane(lane_number), header, data, acknowledged=acknowledged
-        )
+        lane = self.committed.lane(lane_number)
+        if held and sum(flush.size for flush in self._unfinished()) < self.settings.flush_bytes:
+            appended = self._append(lane, header, data, acknowledged=True, held=True)
+            return appended._replace(committed=None)
+        return self._append(lane, header, data, acknowledged=acknowledged)
 
     def _append(
-        self, lane: Lane, header: BatchHeader, data: memoryview, *, acknowledged: bool
+        self,
+        lane: Lane,
+        header: BatchHeader,
+        data: memoryview,
+        *,
+        acknowledged: bool,
+        held: bool = False,
     ) -> Appended:
-        if header.producer_id >= 0:
+        if header.has_producer and header.base_sequence >= 0:
             earlier = lane.producers.judge(header, lane.rules.accepts_unknown_sequences)
             if earlier is not None:
-                return Appended(earlier, self._commit_of(lane, earlier), is_duplicate=True)
+                return Appended(earlier, self.commit_of(lane, earlier), is_duplicate=True)
         if lane.producers.is_sealed:
             raise NotTheOwner(f"lane {lane.number} of {self.folder} is sealed")
         count = header.last_offset_delta + 1
@@ -254,9 +269,9 @@ class Log:
             )
         first, epoch = lane.reserve(count, self.epoch)
         batch.stamp(data, first, epoch)
-        if header.producer_id >= 0:
-            lane.producers.remember(header, first, self.clock.now_ms(), lane.high)
-        done = self._enqueue(PendingBatch(lane, header, first, data, acknowledged, epoch))
+        if header.has_producer:
+            lane.note_appended(header, first, data, self.clock.now_ms(), lane.high)
+        done = self._enqueue(PendingBatch(lane, header, first, data, acknowledged, epoch, held))
         if lane.rules.fetch_buffered:
             lane.wake()
         return Appended(first, done, is_duplicate=False)
@@ -279,8 +294,8 @@ class Log:
         self.epoch = max(self.epoch, header.leader_epoch)
         self.newest_epoch = max(self.newest_epoch, self.epoch)
         lane.advance(header.next_offset)
-        if header.producer_id >= 0:
-            lane.producers.remember(header, first, self.clock.now_ms(), lane.high)
+        if header.has_producer:
+            lane.note_appended(header, first, data, self.clock.now_ms(), lane.high)
         return self._enqueue(PendingBatch(lane, header, first, data, False, header.leader_epoch))
 
     def _fill(self, lane: Lane, end: int, following: BatchHeader) -> None:
@@ -300,7 +315,7 @@ class Log:
         data = memoryview(control_batch(self.clock.now_ms(), SEALER))
         return self.append(lane_number, batch.read_header(data), data, acknowledged=False)
 
-    def _commit_of(self, lane: Lane, first: int) -> asyncio.Future[CommitOutcome] | None:
+    def commit_of(self, lane: Lane, first: int) -> asyncio.Future[CommitOutcome] | None:
         """The future of a batch that was appended before; None if it is committed."""
         if first < lane.high:
             return None
@@ -308,6 +323,17 @@ class Log:
             if flush.holds(lane, first):
                 return flush.done
         raise NotTheOwner(f"the batch at {first} is neither committed nor waiting")
+
+    def pending_marker(self, lane: Lane, producer_id: int) -> asyncio.Future[CommitOutcome] | None:
+        """The commit that a producer's marker waits for; None if none waits."""
+        return flush_queue.commit_of_marker(self._unfinished(), lane, producer_id)
+
+    def keep(self, producer_id: int) -> asyncio.Future[CommitOutcome] | None:
+        """Let what is held go; gives the last commit that a producer's batches wait for."""
+        self._queue.release()
+        self._cancel_timer()
+        self._flush_when_due()
+        return flush_queue.commit_of_producer(self._unfinished(), producer_id)
 
     def read_pending(self, lane: Lane, offset: int, max_bytes: int) -> list[memoryview]:
         """Batches not yet committed, as copies, for readers that ask for them: they may vanish."""
@@ -321,6 +347,8 @@ class Log:
 
     def _enqueue(self, pending: PendingBatch) -> asyncio.Future[CommitOutcome]:
         """Let a batch that has its offset wait for the next flush."""
+        if self._queue.is_holding and not pending.is_held:
+            self._cancel_timer()  # it is set for what is held
         flush = self._queue.add(pending, self.clock.elapsed_s())
         self.observer.buffered(len(pending.data))
         self._flush_when_due()
@@ -331,6 +359,15 @@ class Log:
         """Let all that is appended inside go together, and at once: a caller waits for it."""
         try:
             with self._queue.together():
+                yield
+        finally:
+            self._flush_when_due()
+
+    @contextlib.contextmanager
+    def one_object(self, size: int) -> Iterator[None]:
+        """Let all that is appended inside be in one object; `size`: of all of it, in bytes."""
+        try:
+            with self._queue.in_one(size, self.clock.elapsed_s()):
                 yield
         finally:
             self._flush_when_due()
@@ -377,7 +414,7 @@ class Log:
         """Build, write, prove, show, answer; or re-open the log and refuse the flush."""
         started = moment(self.clock)
         parts = flush.by_lane()
-        built = self._build(parts)
+        built = self._build(parts, flush.is_transactional)
         key = keys.segment(self.folder, built.base)
         created = await commits.put_same(self.store, key, built.body, "segment")
         if not created and not await commits.is_stored(self.store, key, built.content_id):
@@ -386,17 +423,19 @@ class Log:
         if not await self._tail_is_proven(started):
             await self._reopen("a newer manifest exists")
             return
-        entry = self._show(parts, built)
+        entry = self._show(parts, built, flush.is_transactional)
         self._answer(flush)
         for part in parts:
             part.lane.wake()
         if entry.has_index:
-            self._tasks.spawn(self._write_index(entry, parts), f"index {self.folder}")
+            interval = self.settings.index_interval_bytes
+            hint = index_hints.write(self.store, self.folder, entry, parts, interval)
+            self._tasks.spawn(hint, f"index {self.folder}")
         took_s = self.clock.elapsed_s() - started.elapsed_s
         self.observer.flushed(built.base, built.content_id.size, built.records, took_s)
         self._flush_when_due()
 
-    def _build(self, parts: Sequence[LanePart]) -> Built:
+    def _build(self, parts: Sequence[LanePart], is_transactional: bool) -> Built:
         """The segment that comes next in the chain."""
         base = self.committed.end
         lanes = flush_queue.lane_batches(parts)
@@ -407,6 +446,7 @@ class Log:
             created_ms=self.clock.now_ms(),
             token=int.from_bytes(self.dice.token(4), "big"),
             predecessor=self.committed.end_id,
+            transactions=flush_queue.transaction_table(parts) if is_transactional else b"",
         )
 
     async def _tail_is_proven(self, issued: Moment) -> bool:
@@ -433,7 +473,9 @@ class Log:
         async with self.history:  # our own housekeeping may be about to load it
             return newest <= self.committed.manifest.generation
 
-    def _show(self, parts: Sequence[LanePart], built: Built) -> SegmentEntry:
+    def _show(
+        self, parts: Sequence[LanePart], built: Built, is_transactional: bool
+    ) -> SegmentEntry:
         """The segment is in the bucket and is the tail: let readers see it."""
         entry = manifest.flush_entry(built, self.settings.index_from_bytes)
         chunks = []
@@ -444,27 +486,22 @@ class Log:
             firsts = [pending.first for pending in batches]
             chunk = Chunk(span.first, span.last, firsts, [pending.data for pending in batches])
             chunks.append((span, chunk))
+            if is_transactional:
+                self._note_transactions(lane, batches)
         self.committed.extend(entry, built.content_id, chunks)
         return entry
+
+    def _note_transactions(self, lane: Lane, batches: Sequence[PendingBatch]) -> None:
+        now_ms = self.clock.now_ms()
+        for pending in batches:
+            if pending.header.attributes & batch.TRANSACTIONAL:
+                lane.transactions.note(pending.header, pending.first, pending.data, now_ms)
 
     def _answer(self, flush: Flush) -> None:
         self._in_flight = None
         self.observer.buffered(-flush.size)
         # A broker that has opened the log since does not know of this flush: no promise, then.
         flush.finish(None if self._may_answer() else NotTheOwner("the broker has lost its lease"))
-
-    async def _write_index(self, entry: SegmentEntry, parts: Sequence[LanePart]) -> None:
-        """Put the index of a committed flush, once.
-
-        It is a hint: nothing waits for it, and a reader rebuilds one that is missing.
-        """
-        runs = [[pending.data for pending in part.batches] for part in parts]
-        made = index.of_pieces(entry.spans(), runs, self.settings.index_interval_bytes)
-        key = keys.index_of(f"{self.folder}/{entry.name}")
-        try:
-            await self.store.put_new(key, [index.encode(made)])
-        except StoreError as problem:
-            logger.info("index_not_written", key=key, error=str(problem))
 
     # -- losing and finding the tail ---------------------------------------------------------
 
@@ -498,6 +535,7 @@ class Log:
             self._stop(LogStopped(f"the log could not be opened again: {problem!r}"))
             raise
         self._proof = opened.proof
+        self._session = ""
         self._change(LogEvent.OPENED)
         self._append_again(refused)
         self._wake_all()
@@ -507,14 +545,16 @@ class Log:
         now_ms = self.clock.now_ms()
         for pending in refused:
             lane, header = pending.lane, pending.header
-            if pending.acknowledged:
+            if pending.is_held:
+                continue  # rule B2: its transaction is aborted
+            if pending.acknowledged and not header.is_transactional:  # rule T17
                 try:
                     self._append(lane, header, pending.data, acknowledged=True)
                 except KafscaleError as problem:
                     logger.warning("early_ack_lost", folder=self.folder, error=str(problem))
             elif lane.producers.is_sealed:
                 self._turned_away([pending])
-            elif header.producer_id >= 0:
+            elif header.producer_id >= 0 and header.base_sequence >= 0:
                 lane.producers.expect(
                     header.producer_id, header.producer_epoch, header.base_sequence, now_ms
                 )

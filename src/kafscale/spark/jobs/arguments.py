@@ -7,7 +7,7 @@ import argparse
 import re
 from typing import Final
 
-from kafscale.spark.values.names import VALUE_FORMATS, VALUE_FRAMINGS
+from kafscale.model.topic_configs import VALUE_FORMATS, VALUE_FRAMINGS
 
 _UNITS: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
@@ -31,7 +31,7 @@ def share_of(text: str) -> float:
     return value
 
 
-def add_value_arguments(parser: argparse.ArgumentParser, usual: str = "binary") -> None:
+def add_value_arguments(parser: argparse.ArgumentParser, usual: str | None = "binary") -> None:
     """Declare how values are read; `usual` is the format unless another is named."""
     parser.add_argument("--value-format", choices=VALUE_FORMATS, default=usual)
     parser.add_argument(

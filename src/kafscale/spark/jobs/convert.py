@@ -34,7 +34,7 @@ from kafscale.spark.sink.bulk import Loaded
 from kafscale.spark.sink.encode import BATCH_BYTES
 from kafscale.spark.source.plan import splits
 from kafscale.spark.source.plan.splits import Slice
-from kafscale.spark.transfer import offset_map
+from kafscale.spark.transfer import foreign, offset_map
 from kafscale.spark.views import PartitionView, read_views
 
 JOB: Final = "convert"
@@ -78,6 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="translate the committed offsets of this group, too",
     )
     parser.add_argument("--bootstrap", default="", metavar="HOST:PORT", help="needed for --group")
+    foreign.add_config_argument(parser, "--bootstrap")
 
 
 def run(context: Context, args: argparse.Namespace) -> Report:
@@ -103,8 +104,9 @@ def run(context: Context, args: argparse.Namespace) -> Report:
         return give_up(context, wanted)
     report = convert(context, wanted)
     if args.group and not context.dry_run:
+        admin = foreign.admin(args.bootstrap, foreign.read_settings(args.bootstrap_config))
         report.rows += offset_map.translate_groups(
-            context.bucket, args.bootstrap, wanted.topic, wanted.to, args.group
+            context.bucket, admin, wanted.topic, wanted.to, args.group
         )
     return report
 

@@ -19,11 +19,13 @@ from kafscale.spark.job import Context, Report
 from kafscale.spark.jobs.arguments import add_value_arguments
 from kafscale.spark.jobs.stopping import Stop, stoppable
 from kafscale.spark.kernels.decoder import BUFFER_BYTES
-from kafscale.spark.lake import attempts, dead_letters, evolution, schemas
+from kafscale.spark.lake import attempts, dead_letters, evolution, schemas, upsert
 from kafscale.spark.lake.backlog import Gap, backlog, progress_name
-from kafscale.spark.lake.table import DEAD_LETTERS, KINDS, check_progress
+from kafscale.spark.lake.table import DEAD_LETTERS, KINDS, TableChange, check_progress
 from kafscale.spark.lake.tables import open_table
 from kafscale.spark.lake.unit import ExportedFiles, ExportTarget, Outlet, export_unit
+from kafscale.spark.lake.upsert import FILE_BYTES, KeyShare, StageTarget, merge_unit, stage_unit
+from kafscale.spark.lake.writer import DataFile
 from kafscale.spark.source.plan import cuts, splits
 from kafscale.spark.source.plan.splits import Slice, Split
 from kafscale.spark.values import formats
@@ -32,6 +34,7 @@ from kafscale.spark.views import read_views
 
 ROUND_BYTES: Final = 8 << 30  # stored bytes between two commits
 WITHOUT_SPARK_BYTES: Final = 32 << 20  # a session takes longer to start than this to export
+MERGED_HERE: Final = 4  # files of an upsert table that are read without Spark
 LOST_RACES: Final = 1000  # each of them is another export going forward
 PARTITIONINGS: Final = ("day", "hour", "none")
 
@@ -48,6 +51,9 @@ class ExportRequest:
     allow_gaps: bool = False
     unit_bytes: int = splits.SPLIT_BYTES
     round_bytes: int = ROUND_BYTES
+    upsert: bool = False  # the newest row of each key, else a row per record
+    file_bytes: int = FILE_BYTES  # of an upsert table: files are split beyond twice this
+    cut: str = ""  # the moment that tables of a group have in common
 
 
 @dataclass
@@ -63,6 +69,7 @@ class ExportResult:
     bytes_written: int = 0
     commits: int = 0
     races_lost: int = 0
+    version: str = ""  # of the table, after the last commit
     swept: int = 0  # files that crashed exports left behind, deleted
     objects: int = 0  # of a plan: to be read
     requests: int = 0  # of a plan: to the store, all kinds
@@ -119,8 +126,8 @@ def run(context: Context, args: argparse.Namespace) -> Report:
         args.allow_gaps,
     )
     if not args.follow or context.dry_run:
-        return _report(context, run_export(context, wish))
-    return _report(context, follow(context, wish, args.interval))
+        return report_of(context, run_export(context, wish))
+    return report_of(context, follow(context, wish, args.interval))
 
 
 def follow(context: Context, wish: ExportRequest, interval_s: float) -> list[ExportResult]:
@@ -156,7 +163,7 @@ def export_topic(
     )
     wish = ExportRequest(table, format, catalog, spec, partition_by)
     context = Context(Bucket(store), (topic,), session=spark)
-    return _report(context, run_export(context, wish))
+    return report_of(context, run_export(context, wish))
 
 
 def run_export(
@@ -179,14 +186,22 @@ def run_export(
 class Export:
     """One topic into one table."""
 
-    def __init__(self, context: Context, wish: ExportRequest, topic: TopicDescriptor) -> None:
-        """Open the table; nothing is written."""
+    def __init__(
+        self,
+        context: Context,
+        wish: ExportRequest,
+        topic: TopicDescriptor,
+        ends: Mapping[int, int] | None = None,
+    ) -> None:
+        """Open the table; nothing is written. `ends`: go no further, by partition."""
         self._context = context
+        self._ends = ends
         self._wish = wish
         self._topic = topic
         self._table = open_table(wish.table, wish.format, wish.catalog)
         spec = wish.values._replace(subject=wish.values.subject or f"{topic.name}-value")
         self._reading = evolution.begin(spec, self._table.columns())
+        self._shares: list[KeyShare] = []  # of an upsert table: who merges which keys
         self.done = ExportResult(wish.table, topic.name)
 
     def run(self, stop: Stop) -> ExportResult:
@@ -234,9 +249,16 @@ class Export:
         spec = self._reading.spec
         dead = dead_letters.commit(self._table, spec, names, after, results, attempt.name)
         files = [file for result in results for file in result.files]
+        change = TableChange(cut=self._wish.cut)
+        if self._wish.upsert:
+            staged = files
+            files, removed = self._merge(staged, attempt.name)
+            change = change._replace(removed=removed)
         attempt.check_in_time()
-        self._table.commit(files, before, after)
+        self.done.version = self._table.commit(files, before, after, change)
         attempt.finish([*files, *dead])
+        if self._wish.upsert:
+            self._table.place.delete([file.path for file in staged])
         self.done.commits += 1
         self.done.rows += sum(file.rows for file in files)
         self.done.dead += sum(file.rows for result in results for file in result.dead)
@@ -255,9 +277,9 @@ class Export:
                 raise LostRace(f"{name} is at {known[name]}, beyond {first}")
         return {name: known.get(name, 0) for name in firsts}
 
-    def _work(self, units: Sequence[Split], round_name: str) -> list[ExportedFiles]:
+    def _target(self, round_name: str) -> ExportTarget:
         dead = self._table.dead_letters()
-        target = ExportTarget(
+        return ExportTarget(
             self._context.bucket,
             self._reading,
             self._columns,
@@ -266,22 +288,62 @@ class Export:
             Outlet(dead.place, dead.folder),
             round_name,
         )
+
+    def _work(self, units: Sequence[Split], round_name: str) -> list[ExportedFiles]:
+        target = self._target(round_name)
         size = _size(units)
         what = f"{self._topic.name} to {self._wish.format}"
 
         def progress(done: int, total: int) -> None:
             self._context.progress(what, size * done // max(total, 1), size, "B")
 
-        work = [(target, unit) for unit in units]
         small = size <= WITHOUT_SPARK_BYTES
+        if self._wish.upsert:
+            state = self._table.state(())
+            paths = [file.path for file in state.files] if state else []
+            self._shares = upsert.shares_of(paths, -(-size // self._wish.unit_bytes))
+            stage = StageTarget(target, tuple(share.first for share in self._shares))
+            return run_here_or_on_spark(
+                self._context,
+                [(stage, unit) for unit in units],
+                stage_unit,
+                small=small,
+                progress=progress,
+            )
         return run_here_or_on_spark(
-            self._context, work, export_unit, small=small, progress=progress
+            self._context,
+            [(target, unit) for unit in units],
+            export_unit,
+            small=small,
+            progress=progress,
         )
+
+    def _merge(
+        self, staged: Sequence[DataFile], round_name: str
+    ) -> tuple[list[DataFile], tuple[str, ...]]:
+        """Bring what was written down into the table's files; those it replaces are to go."""
+        target = self._target(round_name)
+        dice = self._context.bucket.dice
+        tokens = [dice.token(8).hex() for _ in self._shares]
+        tasks = upsert.merge_tasks(target, self._shares, staged, tokens, self._wish.file_bytes)
+
+        def progress(done: int, total: int) -> None:
+            self._context.progress(f"{self._topic.name}: merging by key", done, total, "")
+
+        small = sum(len(paths) for task in tasks for paths in task.share.files) <= MERGED_HERE
+        merged = run_here_or_on_spark(
+            self._context, tasks, merge_unit, small=small, progress=progress
+        )
+        files = [file for part in merged for file in part.files]
+        return files, tuple(path for part in merged for path in part.removed)
 
     def _backlog(self) -> list[Slice]:
         names = [self._name(at) for at in range(self._topic.partitions)]
         known = self._table.progress(names)
-        waiting = backlog(self._topic, read_views(self._context.bucket, self._topic), known)
+        views = read_views(self._context.bucket, self._topic)
+        if self._ends is not None:
+            views = [v._replace(end=min(v.end, self._ends.get(v.partition, 0))) for v in views]
+        waiting = backlog(self._topic, views, known)
         self.done.gaps += [gap for gap in waiting.gaps if gap not in self.done.gaps]
         if waiting.gaps and not self._wish.allow_gaps:
             raise OffsetOutOfRange(f"{waiting.gaps[0]}; --allow-gaps goes on after them")
@@ -339,7 +401,8 @@ def _sum(old: ExportResult, new: ExportResult) -> ExportResult:
     return replace(new, **added, gaps=gaps)
 
 
-def _report(context: Context, done: Sequence[ExportResult]) -> Report:
+def report_of(context: Context, done: Sequence[ExportResult]) -> Report:
+    """What exports did, a row for each topic."""
     report = Report("export", dry_run=context.dry_run)
     for piece in done:
         row: dict[str, Any] = {"topic": piece.topic, "records": piece.rows}

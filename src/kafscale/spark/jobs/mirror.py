@@ -11,7 +11,6 @@ is left out), and whether a time was set by the broker. Next door: reading the o
 
 import argparse
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from kafscale.log.formats import places
@@ -63,37 +62,28 @@ class CopiedRange(NamedTuple):
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Where from, and what besides records."""
     parser.add_argument("--from", dest="source", required=True, metavar="HOST:PORT")
-    parser.add_argument(
-        "--from-config", metavar="FILE", help="client settings for the source, KEY=VALUE per line"
-    )
+    foreign.add_config_argument(parser, "--from")
     parser.add_argument(
         "--compression", default="zstd", choices=["none", "gzip", "snappy", "lz4", "zstd"]
     )
     parser.add_argument("--groups", action="store_true", help="copy committed offsets of groups")
     parser.add_argument("--bootstrap", default="", metavar="HOST:PORT", help="needed for --groups")
+    foreign.add_config_argument(parser, "--bootstrap")
 
 
 def run(context: Context, args: argparse.Namespace) -> Report:
     """Copy what is new."""
     if args.groups and not args.bootstrap:
         raise InvalidRequest("groups live at the brokers: --groups needs --bootstrap HOST:PORT")
-    settings = _settings(Path(args.from_config)) if args.from_config else {}
-    source = Foreign(args.source, settings)
+    source = Foreign(args.source, foreign.read_settings(args.from_config))
     return mirror(
         context,
         source,
         compression=args.compression,
         bootstrap=args.bootstrap,
+        bootstrap_settings=foreign.read_settings(args.bootstrap_config),
         groups=args.groups,
     )
-
-
-def _settings(path: Path) -> dict[str, str]:
-    lines = [line.strip() for line in path.read_text("utf-8").splitlines()]
-    pairs = [line.split("=", 1) for line in lines if line and not line.startswith("#")]
-    if any(len(pair) != 2 for pair in pairs):
-        raise InvalidRequest(f"{path}: write KEY=VALUE in every line")
-    return {key.strip(): value.strip() for key, value in pairs}
 
 
 def mirror(
@@ -102,10 +92,12 @@ def mirror(
     *,
     compression: str = "zstd",
     bootstrap: str = "",
+    bootstrap_settings: Mapping[str, str] | None = None,
     groups: bool = False,
 ) -> Report:
     """Copy the topics of the context, all but internal ones if it names none."""
     bucket = context.bucket
+    admin = foreign.admin(bootstrap, bootstrap_settings) if bootstrap else None
     cluster, topics = source.topics(context.topics)
     if context.dry_run:
         return _estimate(bucket, cluster, topics)
@@ -114,7 +106,7 @@ def mirror(
     for topic in topics:
         made = _mirror_topic(bucket, cluster, topic)
         if made.partitions < len(topic.bounds):
-            made = _grow(bucket, bootstrap, made, topic, report)
+            made = _grow(bucket, admin, made, topic, report)
         copies += [
             Copy(
                 bucket,
@@ -135,7 +127,7 @@ def mirror(
     )
     _tell(report, done)
     if groups:
-        report.facts["groups"] = _copy_groups(source, bootstrap, done)
+        report.facts["groups"] = _copy_groups(source, admin, done)
     return report
 
 
@@ -179,11 +171,11 @@ def _existing(bucket: Bucket, cluster: str, name: str) -> TopicDescriptor | None
 
 
 def _grow(
-    bucket: Bucket, bootstrap: str, made: TopicDescriptor, topic: ForeignTopic, report: Report
+    bucket: Bucket, admin: Any, made: TopicDescriptor, topic: ForeignTopic, report: Report
 ) -> TopicDescriptor:
     """The source has more partitions by now: brokers must learn of them first."""
-    if bootstrap:
-        foreign.add_partitions(bootstrap, topic.name, len(topic.bounds))
+    if admin is not None:
+        foreign.add_partitions(admin, topic.name, len(topic.bounds))
         return bucket.topic(topic.name)
     report.exit_code = 1
     report.notes.append(
@@ -235,12 +227,11 @@ def copy_partition(work: Copy) -> CopiedRange:
 # -- groups ----------------------------------------------------------------------------------
 
 
-def _copy_groups(source: Foreign, bootstrap: str, done: Sequence[CopiedRange]) -> int:
+def _copy_groups(source: Foreign, admin: Any, done: Sequence[CopiedRange]) -> int:
     """Commit what groups have committed at the source, as far as it has been copied."""
     ends: dict[str, dict[int, int]] = {}
     for row in done:
         ends.setdefault(row.topic, {})[row.partition] = row.end
-    admin = foreign.admin(bootstrap)
     count = 0
     for group, topics in source.groups(ends).items():
         for topic, offsets in topics.items():
@@ -281,7 +272,7 @@ def _estimate(bucket: Bucket, cluster: str, topics: Sequence[ForeignTopic]) -> R
     for topic in topics:
         made = _existing(bucket, cluster, topic.name)
         ends = (
-            {} if made is None else {view.partition: view.end for view in read_views(bucket, made)}
+            {} if made is None else {view.partition: view.high for view in read_views(bucket, made)}
         )
         for number, (low, high) in enumerate(topic.bounds):
             at = max(ends.get(number, low), low)

@@ -11,7 +11,7 @@ Next door: where rows come from (transfer/origins.py), the load (sink/bulk.py), 
 """
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -26,7 +26,7 @@ from kafscale.spark.bucket import Bucket
 from kafscale.spark.execution.job_notes import JobNotes, fingerprint
 from kafscale.spark.job import Context, Report
 from kafscale.spark.sink import bulk, producing
-from kafscale.spark.transfer import origins
+from kafscale.spark.transfer import foreign, origins
 from kafscale.spark.transfer.origins import Step
 
 JOB: Final = "replay"
@@ -77,6 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--bootstrap", default="", metavar="HOST:PORT", help="write through brokers"
     )
+    foreign.add_config_argument(parser, "--bootstrap")
     parser.add_argument("--rate", type=float, default=0.0, metavar="N", help="records per second")
 
 
@@ -99,7 +100,7 @@ def run(context: Context, args: argparse.Namespace) -> Report:
         bootstrap=args.bootstrap,
         rate=args.rate,
     )
-    return replay(context, wanted)
+    return replay(context, wanted, foreign.read_settings(args.bootstrap_config))
 
 
 def read_time(text: str | None) -> int | None:
@@ -116,8 +117,10 @@ def read_time(text: str | None) -> int | None:
     return int(aware.timestamp() * 1000)
 
 
-def replay(context: Context, wanted: ReplayRequest) -> Report:
-    """Do it, or go on with it."""
+def replay(
+    context: Context, wanted: ReplayRequest, settings: Mapping[str, str] | None = None
+) -> Report:
+    """Do it, or go on with it. `settings`: how brokers are reached, beside their address."""
     if bool(wanted.topic) == bool(wanted.lake):
         raise InvalidRequest("say what to replay: --topic T or --lake PATH")
     if bool(wanted.bootstrap) == bool(wanted.partitions):
@@ -131,7 +134,7 @@ def replay(context: Context, wanted: ReplayRequest) -> Report:
         return _estimate(context.bucket, wanted)
     identity = fingerprint(source.topic_id if source else "", msgspec.to_builtins(wanted))
     if wanted.bootstrap:
-        return _through_brokers(context, wanted, identity)
+        return _through_brokers(context, wanted, identity, settings or {})
     return _in_bulk(context, wanted, f"{JOB} {identity}")
 
 
@@ -205,7 +208,9 @@ def _in_bulk(context: Context, wanted: ReplayRequest, origin: str) -> Report:
 # -- through brokers -------------------------------------------------------------------------
 
 
-def _through_brokers(context: Context, wanted: ReplayRequest, identity: str) -> Report:
+def _through_brokers(
+    context: Context, wanted: ReplayRequest, identity: str, settings: Mapping[str, str]
+) -> Report:
     notes = JobNotes(context.bucket, JOB, identity)
     steps = notes.plan(
         lambda: origins.steps(
@@ -221,7 +226,7 @@ def _through_brokers(context: Context, wanted: ReplayRequest, identity: str) -> 
         if name in done:
             skipped += 1
             continue
-        count = _write_step(context, wanted, step)
+        count = _write_step(context, wanted, step, settings)
         notes.keep(name, count, int)
         records += count
     context.progress("steps", len(steps), len(steps), "")
@@ -230,7 +235,9 @@ def _through_brokers(context: Context, wanted: ReplayRequest, identity: str) -> 
     return Report(JOB, facts=facts)
 
 
-def _write_step(context: Context, wanted: ReplayRequest, step: Step) -> int:
+def _write_step(
+    context: Context, wanted: ReplayRequest, step: Step, given: Mapping[str, str]
+) -> int:
     """Produce the rows of one step; rows of one partition of a topic keep their order."""
     rows = chosen(origins.read_step(context.spark, context.bucket, wanted.topic, step), wanted)
     if wanted.topic:
@@ -239,7 +246,7 @@ def _write_step(context: Context, wanted: ReplayRequest, step: Step) -> int:
     elif wanted.order_by:
         rows = rows.coalesce(1).sortWithinPartitions(*orders(wanted.order_by))
     settings = producing.settings_of({"kafka.bootstrap.servers": wanted.bootstrap})
-    settings["compression.type"] = wanted.compression
+    settings |= {"compression.type": wanted.compression, **given}
     share = 0.0
     if wanted.rate:
         at_once = context.spark.sparkContext.defaultParallelism

@@ -55,6 +55,8 @@ class PartitionWindow(NamedTuple):
     first: int = 0
     until: int = LAST_OFFSET
     since_ms: int | None = None
+    # Of aborted transactions: producer, first offset, offset of the marker. They are left out.
+    aborted: tuple[tuple[int, int, int], ...] = ()
 
 
 class ObjectPiece(NamedTuple):
@@ -196,6 +198,8 @@ class RecordDecoder:
         self._past_window = bool((bases >= lane.until).any())
         wanted = (bases < lane.until) & (headers.last_offsets >= lane.first)
         wanted &= ~headers.flagged(batch.CONTROL)
+        if lane.aborted:
+            wanted &= ~scan.aborted(headers, lane.aborted)
         if lane.since_ms is not None:
             wanted &= headers.column("max_timestamp_ms") >= lane.since_ms
         headers = self._sound(view, BatchHeaders(headers.positions[wanted], headers.table[wanted]))

@@ -6,6 +6,7 @@ Never here: what lies behind the headers.
 """
 
 import struct
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -78,6 +79,15 @@ class BatchHeaders(NamedTuple):
         """Which batches have this attribute (CONTROL, LOG_APPEND_TIME, ...)."""
         flags: BoolArray = (self.column("attributes") & mask) != 0
         return flags
+
+
+def aborted(headers: BatchHeaders, ranges: Sequence[tuple[int, int, int]]) -> BoolArray:
+    """Which batches belong to aborted transactions: producer, first offset, marker's offset."""
+    producers, bases = headers.column("producer_id"), headers.column("base_offset")
+    found: BoolArray = np.zeros(len(bases), np.bool_)
+    for producer, first, last in ranges:
+        found |= (producers == producer) & (bases >= first) & (bases < last)
+    return found & headers.flagged(batch.TRANSACTIONAL)
 
 
 def walk(data: memoryview, start: int, end: int) -> Walk:

@@ -21,6 +21,7 @@ from kafscale.spark.lake.writer import DataFile
 from kafscale.system import SystemDice
 
 FOLDER: Final = "_kafscale_rounds"
+STAGED: Final = "_staged/"  # where an upsert's rounds put what is only for their second half
 GRACE_MS: Final = 24 * 3600 * 1000
 _BEGUN: Final = ".begun"
 _DONE: Final = ".done"
@@ -84,7 +85,9 @@ def _sweep_files(table: Table, noted: TableFolder, old: list[str], notes: Iterab
             doomed += sorted(set(paths) - set(done))
         elif not table.has_round(name):
             doomed += paths
-        # Else it died right after its commit, which files count is for the table to know: kept.
+        else:
+            # It died right after its commit. Which files count is for the table to know: kept.
+            doomed += [path for path in paths if f"/{STAGED}" in f"/{path}"]
     table.place.delete(doomed)
     return len(doomed)
 

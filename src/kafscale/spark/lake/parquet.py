@@ -1,7 +1,8 @@
 """Parquet files without a table format: a log of commits says which of them count.
 
 Here: `_kafscale_log/{version:020d}.json`, one immutable object per commit, created only if it is
-absent, each naming the files it adds and how far the table is; every fiftieth repeats all files.
+absent, each naming the files it adds and how far the table is; every fiftieth, and each that
+removes files, repeats all files.
 Also here, for readers: which files count, as paths or as an Arrow dataset.
 Next door: tables with a format of their own (delta.py, iceberg.py).
 """
@@ -14,9 +15,8 @@ import pyarrow as pa
 
 from kafscale.log.protocol.commits import LostRace
 from kafscale.model.errors import CorruptObject, InvalidRequest, ObjectExists
-from kafscale.settings import locations
 from kafscale.spark.lake import schemas, table
-from kafscale.spark.lake.table import DEAD_LETTERS
+from kafscale.spark.lake.table import DEAD_LETTERS, NO_CHANGE, TableChange, TableFile, TableState
 from kafscale.spark.lake.table_folder import TableFolder
 from kafscale.spark.lake.writer import DataFile
 from kafscale.spark.values import ddl
@@ -39,6 +39,7 @@ class TableCommit(msgspec.Struct, frozen=True, kw_only=True):
     next: dict[str, int]  # all progress, not only this commit's
     added: list[DataFile] = []
     whole: list[DataFile] | None = None  # all files up to and with this commit
+    cut: str = ""  # the moment that tables of a group have in common
 
 
 class TableHead(NamedTuple):
@@ -92,9 +93,33 @@ class ParquetTable:
         known = {} if head is None else head.commit.next
         return {name: known[name] for name in names if name in known}
 
+    def state(self, names: Iterable[str]) -> TableState | None:
+        """Both of one commit; a later one that is written meanwhile is not looked at."""
+        versions = self._versions()
+        if not versions:
+            return None
+        known = self._read(versions[-1]).next
+        files = [
+            TableFile(
+                file.path,
+                file.size,
+                file.rows,
+                file.partition,
+                file.times_us and file.times_us[1],
+                file.times_us and file.times_us[0],
+            )
+            for file in self._files_of(versions)
+        ]
+        progress = {name: known[name] for name in names if name in known}
+        return TableState(files, progress, str(versions[-1]))
+
     def commit(
-        self, files: Sequence[DataFile], before: Mapping[str, int], after: Mapping[str, int]
-    ) -> None:
+        self,
+        files: Sequence[DataFile],
+        before: Mapping[str, int],
+        after: Mapping[str, int],
+        change: TableChange = NO_CHANGE,
+    ) -> str:
         """Write the next commit; one that came between is no harm if it was about others."""
         for _ in range(ATTEMPTS):
             head = self.head()
@@ -102,12 +127,33 @@ class ParquetTable:
                 raise LostRace(f"{self.place.url} is gone")
             old = head.commit
             table.check_progress(old.next, before)
-            if self._append(old, old.partition_by, head.columns, {**old.next, **after}, files):
-                return
+            progress = {**old.next, **after}
+            if self._append(old, old.partition_by, head.columns, progress, files, change):
+                return str(old.version + 1)
         raise LostRace(f"{self.place.url} is being written by too many others")
 
+    def expire(self, kept_ms: int) -> int:
+        """Delete files that no commit of this time names, and the commits before."""
+        versions = self._versions()
+        if not versions:
+            return 0
+        rows = {row.key.rpartition("/")[2]: row for row in self.place.find(LOG)}
+        oldest_ms = self.place.now_ms() - kept_ms
+        young = [v for v in versions if rows[_name(v).rpartition("/")[2]].modified_ms >= oldest_ms]
+        kept = [v for v in versions if v >= min([*young, versions[-1]])]
+        wholes = [v for v in versions if v <= kept[0] and self._read(v).whole is not None]
+        start = wholes[-1] if wholes else versions[0]
+        named = {
+            file.path for v in kept for file in self._files_of([w for w in versions if w <= v])
+        }
+        doomed = [v for v in versions if v < start]
+        gone = {file.path for v in doomed for file in self._read(v).added} - named
+        self.place.delete(sorted(gone))
+        self.place.delete([_name(v) for v in doomed])
+        return len(gone)
+
     def has_round(self, name: str) -> bool:
-        """Files never leave such a table."""
+        """By the files of now."""
         return any(f"part-{name}-" in file.path for file in self.files())
 
     def head(self) -> TableHead | None:
@@ -120,8 +166,12 @@ class ParquetTable:
 
     def files(self) -> list[DataFile]:
         """All files that count, oldest first."""
+        return self._files_of(self._versions())
+
+    def _files_of(self, versions: Sequence[int]) -> list[DataFile]:
+        """All files that count as of the last of these versions."""
         rounds: list[list[DataFile]] = []
-        for version in reversed(self._versions()):
+        for version in reversed(versions):
             commit = self._read(version)
             rounds.append(commit.added if commit.whole is None else commit.whole)
             if commit.whole is not None:
@@ -149,9 +199,15 @@ class ParquetTable:
         columns: pa.Schema,
         after: dict[str, int],
         files: Sequence[DataFile],
+        change: TableChange = NO_CHANGE,
     ) -> bool:
         """Create the version after `old`; False if another writer has."""
         version = old.version + 1 if old else 1
+        whole: list[DataFile] | None = None
+        if change.removed or version % WHOLE_EVERY == 0:
+            present = {file.path: file for file in self._files_of(range(1, version))}
+            table.check_present(self.place.url, change.removed, present)
+            whole = [*(present[p] for p in present if p not in change.removed), *files]
         ours = TableCommit(
             version=version,
             commit_id=self._dice.token(16).hex(),
@@ -160,7 +216,8 @@ class ParquetTable:
             columns=ddl.text(columns),
             next=after,
             added=list(files),
-            whole=[*self.files(), *files] if version % WHOLE_EVERY == 0 else None,
+            whole=whole,
+            cut=change.cut,
         )
         try:
             self.place.put_new(_name(version), msgspec.json.encode(ours))
@@ -194,7 +251,7 @@ def dataset(url: str) -> Any:
         field = pa.field(schemas.PARTITION_COLUMNS[by], schemas.PARTITION_TYPES[by])
         columns = columns.append(field)
         partitioning = ds.partitioning(pa.schema([field]), flavor="hive")
-    filesystem, root = _arrow_filesystem(parquet_table.place)
+    filesystem, root = parquet_table.place.arrow()
     return ds.dataset(
         [f"{root}/{file.path}" for file in parquet_table.files()],
         columns,
@@ -203,24 +260,6 @@ def dataset(url: str) -> Any:
         partitioning=partitioning,
         partition_base_dir=f"{root}/data",
     )
-
-
-def _arrow_filesystem(place: TableFolder) -> tuple[Any, str]:
-    """Arrow's own way to the place, and the place's name there."""
-    from pyarrow import fs
-
-    if place.where.kind == "file":
-        return fs.LocalFileSystem(), place.url
-    settings = locations.s3_settings(f"s3://{place.where.root}")
-    store = fs.S3FileSystem(
-        access_key=settings.access_key.reveal() or None,
-        secret_key=settings.secret_key.reveal() or None,
-        session_token=settings.session_token.reveal() or None,
-        region=settings.region,
-        endpoint_override=settings.endpoint or None,
-        force_virtual_addressing=not settings.path_style,
-    )
-    return store, place.url.removeprefix("s3://")
 
 
 def _name(version: int) -> str:

@@ -9,6 +9,8 @@ from typing import Final
 import pyarrow as pa
 
 from kafscale.model.errors import InvalidRequest
+from kafscale.model.table_settings import PARTITION_COLUMNS as PARTITION_COLUMNS
+from kafscale.model.table_settings import RESERVED_COLUMNS
 from kafscale.spark.values.types import plain
 
 HEADERS: Final = pa.list_(
@@ -28,14 +30,12 @@ ORIGIN: Final = pa.schema(
 DEAD: Final = pa.schema([*ORIGIN, ("reason", pa.string()), ("value", pa.binary())])
 
 # How a table can be partitioned: by what, the column that says so, its type where it is stored.
-PARTITION_COLUMNS: Final = {"day": "_day", "hour": "_hour"}
 PARTITION_TYPES: Final = {"day": pa.date32(), "hour": pa.string()}
-RESERVED: Final = frozenset(ORIGIN.names) | frozenset(PARTITION_COLUMNS.values())
 
 
 def with_values(values: pa.Schema) -> pa.Schema:
     """The columns of a table for records with these values."""
-    if taken := RESERVED & set(values.names):
+    if taken := RESERVED_COLUMNS & set(values.names):
         raise InvalidRequest(
             f"the name {sorted(taken)[0]!r} is taken: choose another in the schema"
         )

@@ -6,7 +6,7 @@ as its URL. Next door: which store a URL names (settings/locations.py).
 
 import os
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from kafscale.model.buffers import Buffer
 from kafscale.objects.store import ObjectStore, StoredObject
@@ -72,6 +72,23 @@ class TableFolder:
     def path(self, name: str) -> str:
         """The address of an object in it."""
         return f"{self.url}/{name}"
+
+    def arrow(self) -> tuple[Any, str]:
+        """Arrow's own file system for the place, and the place's name there."""
+        from pyarrow import fs
+
+        if self.where.kind == "file":
+            return fs.LocalFileSystem(), self.url
+        settings = locations.s3_settings(f"s3://{self.where.root}")
+        store = fs.S3FileSystem(
+            access_key=settings.access_key.reveal() or None,
+            secret_key=settings.secret_key.reveal() or None,
+            session_token=settings.session_token.reveal() or None,
+            region=settings.region,
+            endpoint_override=settings.endpoint or None,
+            force_virtual_addressing=not settings.path_style,
+        )
+        return store, self.url.removeprefix("s3://")
 
     def _key(self, name: str) -> str:
         return f"{self.where.namespace}/{name}" if self.where.namespace else name

@@ -20,8 +20,8 @@ from kafscale.spark.source.rows import reading
 from kafscale.spark.values.decoding import ValueReader
 from kafscale.spark.values.framed import UnknownSchemas
 
-_COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "headers", "value")
-_VALUE: Final = _COLUMNS.index("value")
+COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "headers", "value")
+VALUE: Final = COLUMNS.index("value")
 
 
 class Outlet(NamedTuple):
@@ -67,10 +67,10 @@ def export_unit(unit: tuple[ExportTarget, Split]) -> ExportedFiles:
     )
     decode = target.reading.decoder()
     refresh = reading.replaced(target.bucket, fail_on_data_loss=True)
-    batches = reading.read_split(target.bucket, split, RecordDecoder(_COLUMNS), None, refresh)
+    batches = reading.read_split(target.bucket, split, RecordDecoder(COLUMNS), None, refresh)
     for batch in batches:
         try:
-            good, bad = _judged(batch, decode, target.columns)
+            good, bad = judged(batch, decode, target.columns)
         except UnknownSchemas as unknown:
             return ExportedFiles([], [], unknown.numbers)
         rows.write(good)
@@ -79,14 +79,14 @@ def export_unit(unit: tuple[ExportTarget, Split]) -> ExportedFiles:
     return ExportedFiles(rows.close(), dead.close())
 
 
-def _judged(
+def judged(
     batch: pa.RecordBatch, decode: ValueReader, columns: pa.Schema
 ) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
-    """The rows of the table, and the dead letters."""
-    decoded = decode.decode(batch.column(_VALUE))
+    """The rows of the table, and the dead letters; both in the order of the records."""
+    decoded = decode.decode(batch.column(VALUE))
     origin = [
         column if column.type == field.type else column.cast(field.type)
-        for column, field in zip(batch.columns[:_VALUE], schemas.ORIGIN, strict=True)
+        for column, field in zip(batch.columns[:VALUE], schemas.ORIGIN, strict=True)
     ]
     if not decoded.bad:
         return pa.RecordBatch.from_arrays([*origin, *decoded.columns], schema=columns), None
@@ -94,7 +94,7 @@ def _judged(
     is_bad = pc.is_in(pa.array(range(batch.num_rows), pa.int64()), places)
     good = [column.filter(pc.invert(is_bad)) for column in origin]
     reasons = pa.array([decoded.bad[at] for at in sorted(decoded.bad)], pa.string())
-    bad = [column.take(places) for column in [*origin, batch.column(_VALUE)]]
+    bad = [column.take(places) for column in [*origin, batch.column(VALUE)]]
     return (
         pa.RecordBatch.from_arrays([*good, *decoded.columns], schema=columns),
         pa.RecordBatch.from_arrays([*bad[:-1], reasons, bad[-1]], schema=schemas.DEAD),

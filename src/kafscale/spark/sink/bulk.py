@@ -163,7 +163,7 @@ async def _check_name(store: ObjectStore, namespace: str, topic: str) -> None:
     _, newest = await descriptors.newest(topic)
     if newest is not None and not newest.deleted:
         raise TopicExists(f"topic {topic!r} exists already: a load makes a new one")
-    for other in await store.folders(namespace):
+    for other in await descriptors.names():
         if collides(topic, other):
             _, descriptor = await descriptors.newest(other)
             if descriptor is not None and not descriptor.deleted:

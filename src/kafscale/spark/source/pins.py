@@ -12,7 +12,7 @@ import msgspec
 
 from kafscale.log.formats import keys
 from kafscale.model.errors import CorruptObject, KafscaleError, ObjectExists, ObjectMissing
-from kafscale.model.names import check_topic_name
+from kafscale.model.names import check_short_name
 from kafscale.model.topics import TopicDescriptor
 from kafscale.objects.store import ObjectStore
 from kafscale.spark.bucket import Bucket
@@ -50,7 +50,7 @@ def take(
     bucket: Bucket, name: str, topics: Sequence[str] = (), kept_ms: int = KEPT_MS
 ) -> NamedSnapshot:
     """Pin the named topics, or all of them, as they are now, for so long."""
-    check_topic_name(name)
+    check_short_name(name)
     began_ms = bucket.run(lambda store: store.now_ms())
     expires_ms = began_ms + kept_ms
     chosen = bucket.select(topics)
@@ -98,7 +98,7 @@ def find_all(bucket: Bucket) -> list[NamedSnapshot]:
 
 
 def _read(bucket: Bucket, name: str) -> NamedSnapshot:
-    check_topic_name(name)
+    check_short_name(name)
     try:
         data = bucket.read(keys.snapshot(bucket.namespace, name))
     except ObjectMissing:

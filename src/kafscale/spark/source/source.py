@@ -2,7 +2,7 @@
 
 Here: what Spark asks of a source and of a batch reader. Columns and options are those of Spark's
 Kafka source. Next door: the stream reader (stream.py), where the work is done (plan/planning.py on
-the driver, rows/tasks.py in workers).
+the driver, rows/tasks.py in workers), topics that have tables (../history/source.py).
 
 Spark has no column pruning for Python sources: a narrower `.schema(...)` decodes less. It does
 have filter pushdown, off by default, and refuses readers that offer it when it is off. A reader
@@ -30,6 +30,11 @@ if TYPE_CHECKING:
 _PUSHDOWN_PLANNER: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
+def is_pushdown() -> bool:
+    """Whether this process is Spark's pushdown planner, which alone may see readers that prune."""
+    return _PUSHDOWN_PLANNER in sys.modules
+
+
 class KafscaleSource(DataSource):
     """`spark.read.format("kafscale")` and `spark.readStream.format("kafscale")`."""
 
@@ -48,9 +53,7 @@ class KafscaleSource(DataSource):
         """A batch reader."""
         options = read_options(self.options, streaming=False)
         asked = wanted(options.shape, schema)
-        if _PUSHDOWN_PLANNER in sys.modules:
-            return PruningReader(options, asked)
-        return BatchReader(options, asked)
+        return (PruningReader if is_pushdown() else BatchReader)(options, asked)
 
     @without_traceback
     def streamReader(self, schema: StructType) -> "StreamReader":  # noqa: N802

@@ -16,10 +16,12 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource
 
 from kafscale.model.errors import InvalidRequest, UnknownTopic
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.errors import QueryRefused
+from kafscale.spark.source.closed_sql import check_closed
 
 PREFIX: Final = "topic."
 _SHOWN: Final = 5  # names of topics in an error
@@ -32,16 +34,29 @@ _SKIPPED: Final = r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\"|`(?:[^`]|``)*`|--[
 class TopicTables:
     """The topics of a store in a session. Views are made when a query names them."""
 
-    def __init__(self, spark: SparkSession, bucket: Bucket, options: dict[str, str]) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        bucket: Bucket,
+        options: dict[str, str],
+        usual_format: str = "",
+    ) -> None:
         self._spark = spark
         self._bucket = bucket
         self._options = options
+        self._usual_format = usual_format
         self._views: set[str] = set()
         self.names = [topic.name for topic in bucket.topics()]
 
-    def sql(self, query: str) -> DataFrame:
-        """Run a query in which `topic.NAME` is a topic."""
+    def sql(self, query: str, *, is_closed: bool = False) -> DataFrame:
+        """Run a query in which `topic.NAME` is a topic; closed: it may read nothing else."""
         text, used = quoted(query, self.names)
+        if is_closed:
+            check_closed(self._spark, text)
+        return self.run(text, used)
+
+    def run(self, text: str, used: list[str]) -> DataFrame:
+        """Run a query that names the views of these topics."""
         self.register(used)
         return self._spark.sql(text)
 
@@ -57,6 +72,8 @@ class TopicTables:
         if name not in self.names:
             raise UnknownTopic(f"there is no topic {name!r} in {self._bucket.url}")
         reader = self._spark.read.format("kafscale").options(**self._options)
+        if self._usual_format and "valueformat" not in {one.lower() for one in self._options}:
+            reader = reader.option("valueFormat", self._usual_format)
         return reader.option("store", self._bucket.url).option("subscribe", name).load()
 
 
@@ -64,6 +81,10 @@ def register_topics(
     spark: SparkSession,
     store: str = "",
     topics: Iterable[str] | None = None,
+    *,
+    tables: type[TopicTables] = TopicTables,
+    usual_format: str = "",
+    source: type[DataSource] | None = None,
     **options: str,
 ) -> TopicTables:
     """Make topics (all of them, if none is named) tables `topic.NAME` of a session.
@@ -71,26 +92,27 @@ def register_topics(
     Without `store`, the session's setting spark.kafscale.store says where they are.
     `options` go to the source: valueFormat, startingOffsets, endingTimestamp and so on. Headers
     are there; a value that cannot be decoded is null, unless badRecords says otherwise.
+    `usual_format` is the value's format where neither `options` nor `tables` says it.
     """
     store = store or str(spark.conf.get(STORE_SETTING, ""))
     if not store:
         raise InvalidRequest(f"which bucket? give store=, or set {STORE_SETTING} in the session")
-    _make_known(spark)
+    _make_known(spark, source)
     given = {name.lower() for name in options}
     defaults = {"includeHeaders": "true"} if "mode" in given else DEFAULTS
-    tables = TopicTables(spark, Bucket(store), {**defaults, **options})
-    tables.register(tables.names if topics is None else topics)
-    return tables
+    made = tables(spark, Bucket(store), {**defaults, **options}, usual_format)
+    made.register(made.names if topics is None else topics)
+    return made
 
 
-def _make_known(spark: SparkSession) -> None:
+def _make_known(spark: SparkSession, source: type[DataSource] | None) -> None:
     """Register the source in the session, also if Spark did not find it."""
     from pyspark.errors import AnalysisException
 
     from kafscale.spark.source.source import KafscaleSource
 
     try:
-        spark.dataSource.register(KafscaleSource)
+        spark.dataSource.register(source or KafscaleSource)
     except AnalysisException as refused:  # Spark 4.0, where it has found it
         if refused.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
             raise
@@ -140,13 +162,18 @@ def unknown_table(table: str, names: list[str]) -> str:
 
 
 def run_query(
-    spark: SparkSession, topics: TopicTables, query: str, at_most: int | None = None
+    spark: SparkSession,
+    topics: TopicTables,
+    query: str,
+    at_most: int | None = None,
+    *,
+    is_closed: bool = False,
 ) -> tuple[list[str], Iterator[list[Any]]]:
     """The names of the columns, and the rows as they come, at most `at_most`."""
     from pyspark.errors import AnalysisException, ParseException
 
     try:
-        frame = topics.sql(query)
+        frame = topics.sql(query, is_closed=is_closed)
     except (AnalysisException, ParseException) as wrong:
         if wrong.getCondition() == "TABLE_OR_VIEW_NOT_FOUND":
             table = (wrong.getMessageParameters() or {}).get("relationName", "")

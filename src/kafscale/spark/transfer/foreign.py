@@ -1,17 +1,20 @@
 """Another Kafka, as a client sees it: its topics, its records, its groups.
 
-Here: everything that is asked of the source of a mirror. Settings travel to the executors and
-stand in no plan of Spark's: tasks are closures, not options.
+Here: everything that is asked of the source of a mirror, and how brokers are reached that want a
+login. Settings travel to the executors and stand in no plan of Spark's: tasks are closures, not
+options.
 Next door: what is done with it (jobs/mirror.py).
 """
 
-from collections.abc import Collection, Iterator, Sequence
+import argparse
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from kafscale.model.errors import KafscaleError, UnknownTopic
+from kafscale.model.errors import InvalidRequest, KafscaleError, UnknownTopic
 from kafscale.model.topic_configs import TOPIC_CONFIGS
 from kafscale.spark.kernels.spans import HEADERS
 from kafscale.spark.transfer.rewriter import Rewriter
@@ -37,18 +40,38 @@ class ForeignTopic(NamedTuple):
     configs: dict[str, str]
 
 
-def admin(bootstrap: str, settings: dict[str, str] | None = None) -> Any:
+def add_config_argument(parser: argparse.ArgumentParser, option: str) -> None:
+    """Beside an option with an address: a file that says how to log in there."""
+    parser.add_argument(
+        f"{option}-config",
+        default="",
+        metavar="FILE",
+        help=f"client settings for {option}, KEY=VALUE per line: TLS, login",
+    )
+
+
+def read_settings(file: str) -> dict[str, str]:
+    """The settings of such a file, none without one. Raises InvalidRequest."""
+    if not file:
+        return {}
+    lines = [line.strip() for line in Path(file).read_text("utf-8").splitlines()]
+    pairs = [line.split("=", 1) for line in lines if line and not line.startswith("#")]
+    if any(len(pair) != 2 for pair in pairs):
+        raise InvalidRequest(f"{file}: write KEY=VALUE in every line")
+    return {key.strip(): value.strip() for key, value in pairs}
+
+
+def admin(bootstrap: str, settings: Mapping[str, str] | None = None) -> Any:
     """An administrator's connection."""
     from confluent_kafka.admin import AdminClient
 
     return AdminClient({**_SILENT, "bootstrap.servers": bootstrap, **(settings or {})})
 
 
-def add_partitions(bootstrap: str, topic: str, count: int) -> None:
+def add_partitions(client: Any, topic: str, count: int) -> None:
     """Let a broker give a topic more partitions."""
     from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
 
-    client = admin(bootstrap)
     client.list_topics(topic, timeout=TIMEOUT_S)  # so that the broker looks for it
     client.create_partitions([NewPartitions(topic, count)])[topic].result(TIMEOUT_S)
 

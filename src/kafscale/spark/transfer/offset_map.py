@@ -66,17 +66,15 @@ def translate(bucket: Bucket, topic: str, committed: Mapping[int, int]) -> dict[
 
 
 def _ends(bucket: Bucket, topic: TopicDescriptor) -> dict[int, int]:
-    return {view.partition: view.end for view in read_views(bucket, topic)}
+    return {view.partition: view.high for view in read_views(bucket, topic)}
 
 
 def translate_groups(
-    bucket: Bucket, bootstrap: str, topic: str, to: str, groups: Sequence[str]
+    bucket: Bucket, admin: Any, topic: str, to: str, groups: Sequence[str]
 ) -> list[dict[str, Any]]:
     """Commit, for groups of one topic, the offsets in the topic it was converted into."""
     from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
-    from confluent_kafka.admin import AdminClient
 
-    admin = AdminClient({"bootstrap.servers": bootstrap})
     places = [TopicPartition(topic, number) for number in range(bucket.topic(topic).partitions)]
     rows: list[dict[str, Any]] = []
     for group in groups:

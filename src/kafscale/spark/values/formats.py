@@ -13,12 +13,12 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 
 from kafscale.model.errors import InvalidRequest
+from kafscale.model.topic_configs import VALUE_FORMATS, VALUE_FRAMINGS
 from kafscale.spark.values import ddl, framed, registry
 from kafscale.spark.values.avro import AvroValues
 from kafscale.spark.values.decoding import Decoded, Projected, ValueReader, apart
 from kafscale.spark.values.framed import FramedValues, Lookup
 from kafscale.spark.values.json_values import JsonValues
-from kafscale.spark.values.names import VALUE_FORMATS, VALUE_FRAMINGS
 from kafscale.spark.values.protobuf import ProtobufValues
 
 REGISTERED: Final = ("avro", "protobuf")

@@ -21,6 +21,7 @@ from kafscale.model.errors import KafscaleError
 _TIMEOUT_S: Final = 10
 _AUTH: Final = "KAFSCALE_SCHEMA_REGISTRY_AUTH"
 _NOT_FOUND: Final = 404
+_LARGEST: Final = 4 << 20  # bytes of an answer
 # Protobuf schemas are asked for as compiled descriptors; registries pass it over for Avro.
 _FORM: Final = "?format=serialized"
 
@@ -140,10 +141,16 @@ def _get(url: str) -> Any:
         request.add_header("Authorization", "Basic " + base64.b64encode(auth.encode()).decode())
     try:
         with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:
-            return json.load(answer)
+            return json.loads(_bounded(answer.read(_LARGEST + 1)))
     except urllib.error.HTTPError as problem:
         problem.close()
         kind = NoSuchSchema if problem.code == _NOT_FOUND else RegistryError
         raise kind(f"{url}: {problem}") from problem
     except (urllib.error.URLError, ValueError, OSError) as problem:
         raise RegistryError(f"{url}: {problem}") from problem
+
+
+def _bounded(raw: bytes) -> bytes:
+    if len(raw) > _LARGEST:
+        raise ValueError("the answer is too large")
+    return raw

@@ -15,6 +15,7 @@ from kafscale.wire import buffer
 from kafscale.wire.buffer import MalformedMessage
 
 _SHORT: Final = struct.Struct(">H")
+_LONGEST_VARINT: Final = 10
 
 
 class BytesIn:
@@ -72,3 +73,22 @@ class BytesIn:
         """Four bytes of length, then that many bytes, which are not copied."""
         value, self.at = buffer.slice_of(self.view, self.at)
         return self.view[:0] if value is None else value
+
+    def varint(self) -> int:
+        """A number of up to ten bytes, zigzag."""
+        raw = shift = 0
+        for byte in self.view[self.at : self.at + _LONGEST_VARINT]:
+            self.at += 1
+            raw |= (byte & 0x7F) << shift
+            if byte <= 0x7F:
+                return (raw >> 1) ^ -(raw & 1)
+            shift += 7
+        raise MalformedMessage(f"number before byte {self.at} does not end")
+
+    def data(self) -> bytes:
+        """A length as records have it, then that many bytes."""
+        size = self.varint()
+        if not 0 <= size <= len(self.view) - self.at:
+            raise MalformedMessage(f"{size} bytes at byte {self.at} exceed the message")
+        self.at += size
+        return bytes(self.view[self.at - size : self.at])

@@ -49,6 +49,15 @@ class BytesOut:
         """Write a row that has its bytes already."""
         self.out += row
 
+    def data(self, value: bytes) -> None:
+        """Write a length as records have it, then the bytes."""
+        raw = len(value) << 1
+        while raw > 0x7F:
+            self.out.append(raw & 0x7F | 0x80)
+            raw >>= 7
+        self.out.append(raw)
+        self.out += value
+
     def pieces(self, pieces: Sequence[Buffer]) -> None:
         """Write the size of all pieces together, then the pieces themselves."""
         self.count(sum(map(len, pieces)))

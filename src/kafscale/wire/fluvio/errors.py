@@ -34,15 +34,29 @@ class FluvioCode(IntEnum):
     TOPIC_INVALID_REPLICA_TYPE = 2008
     FETCH_SESSION_NOT_FOUND = 3002
     OFFSET_FLUSH_REQUEST_ERROR = 3003
+    SMART_MODULE_NOT_FOUND = 6001
+    SMART_MODULE_INVALID = 6002
+    SMART_MODULE_INVALID_EXPORTS = 6003
+    SMART_MODULE_RUNTIME_ERROR = 6004
+    SMART_MODULE_INIT_ERROR = 6006
+    SMART_MODULE_MEMORY_LIMIT = 6008
     COMPRESSION_ERROR = 9000
 
 
-# The values after a number: strings, and numbers as the struct module writes them.
+# The values after a number: strings, numbers as the struct module writes them, and bytes with a
+# length as records have it (`data`, or `data?` if it may be missing).
 DETAILS: Final[dict[int, tuple[str, ...]]] = {
     FluvioCode.OTHER: ("string",),
     FluvioCode.REQUEST_TIMED_OUT: ("Q", "B"),  # milliseconds, and of what: 0 is Produce
     FluvioCode.OFFSET_EVICTED: ("q", "q"),  # asked for, the next one that is there
     FluvioCode.OFFSET_FLUSH_REQUEST_ERROR: ("string",),
+    FluvioCode.SMART_MODULE_NOT_FOUND: ("string",),  # its name
+    FluvioCode.SMART_MODULE_INVALID: ("string", "string?"),  # why, its name
+    FluvioCode.SMART_MODULE_INVALID_EXPORTS: ("string", "string"),  # why, its kind
+    # In words, the record's offset, the kind of module, the record's key and value.
+    FluvioCode.SMART_MODULE_RUNTIME_ERROR: ("string", "q", "B", "data?", "data"),
+    FluvioCode.SMART_MODULE_INIT_ERROR: ("string",),
+    FluvioCode.SMART_MODULE_MEMORY_LIMIT: ("Q", "Q"),  # asked for, the most
 }
 
 
@@ -50,7 +64,7 @@ class FluvioError(msgspec.Struct, frozen=True):
     """An error as a response carries it."""
 
     code: int = FluvioCode.NONE
-    details: tuple[str | int, ...] = ()
+    details: tuple[str | int | bytes | None, ...] = ()
 
     @staticmethod
     def other(text: str) -> "FluvioError":

@@ -238,14 +238,25 @@ def _write_bytes(target: BytesOut, value: bytes) -> None:
 
 def _read_error(source: BytesIn) -> FluvioError:
     code = _number("h").read(source)
-    details = [_PLAIN[str] if kind == "string" else _number(kind) for kind in DETAILS.get(code, ())]
-    return FluvioError(code, tuple(one.read(source) for one in details))
+    kinds = DETAILS.get(code, ())
+    return FluvioError(code, tuple(_detail(kind).read(source) for kind in kinds))
 
 
 def _write_error(target: BytesOut, error: FluvioError) -> None:
     _number("h").write(target, error.code)
     for kind, value in zip(DETAILS.get(error.code, ()), error.details, strict=True):
-        (_PLAIN[str] if kind == "string" else _number(kind)).write(target, value)
+        _detail(kind).write(target, value)
+
+
+@functools.cache
+def _detail(kind: str) -> ValueCodec:
+    """How a value of an error is read and written, by its name in DETAILS."""
+    name = kind.removesuffix("?")
+    if name == "string":
+        codec = _PLAIN[str]
+    else:
+        codec = ValueCodec(BytesIn.data, BytesOut.data, 1) if name == "data" else _number(name)
+    return _option(codec) if kind.endswith("?") else codec
 
 
 _PLAIN: Final[dict[object, ValueCodec]] = {

@@ -108,6 +108,25 @@ def write_command(command: Command, *, behind: int = 0) -> bytes:
     return _HEAD.pack(_SIZE.size + len(encoded) + behind, len(encoded)) + encoded
 
 
+def write_receipt(producer_id: int, sequence_id: int, ledger: int, entry: int) -> bytes:
+    """SendReceipt for one message: as `write_command` writes it, without the tables."""
+    place = b"\x08%b\x10%b" % (varint(ledger), varint(entry))
+    body = b"\x08%b\x10%b\x1a%b%b\x20\x00" % (
+        *(varint(producer_id), varint(sequence_id), varint(len(place))),
+        place,
+    )
+    command = b"\x08\x07\x3a%b%b" % (varint(len(body)), body)
+    return _HEAD.pack(_SIZE.size + len(command), len(command)) + command
+
+
+def write_delivery(consumer_id: int, ledger: int, entry: int, *, behind: int) -> bytes:
+    """Delivery of one entry to a consumer of the whole topic: the same."""
+    place = b"\x08%b\x10%b" % (varint(ledger), varint(entry))
+    body = b"\x08%b\x12%b%b" % (varint(consumer_id), varint(len(place)), place)
+    command = b"\x08\x09\x4a%b%b" % (varint(len(body)), body)
+    return _HEAD.pack(_SIZE.size + len(command) + behind, len(command)) + command
+
+
 def sign_entry(metadata: bytes, payload: bytes) -> tuple[bytes, bytes]:
     """What follows the command of a message: checksum and metadata, then the payload."""
     signed = _SIZE.pack(len(metadata)) + metadata

@@ -16,6 +16,16 @@ async function main([address, command, topic, ...words]) {
   const [host, port] = address.split(":");
   const client = new Fluvio({ host, port: Number(port) });
   await client.connect();
+  if (command === "topics") {
+    const admin = await client.admin();
+    await admin.createTopic(topic, { partitions: 1, replicationFactor: 1, ignoreRackAssignment: true });
+    const listed = JSON.parse(await admin.listTopic());
+    const names = listed.map((one) => one.name).filter((name) => name === topic);
+    console.log(JSON.stringify({ step: "listed", names }));
+    await admin.deleteTopic(topic);
+    console.log(JSON.stringify({ step: "end" }));
+    return;
+  }
   if (command === "produce") {
     const producer = await client.topicProducer(topic);
     for (const pair of words.slice(1)) {

@@ -13,10 +13,10 @@ from kafscale.admin.brokers import members
 from kafscale.admin.brokers.page_trust import trust_of_broker, trust_of_client
 from kafscale.admin.cost.metrics_page import fetch
 from kafscale.admin.errors import AdminError
-from kafscale.broker.doors import make_tls
-from kafscale.broker.ops_http import OpsServer
+from kafscale.broker.doors.door_security import make_tls
 from kafscale.cli import main
 from kafscale.cli.brokers.stalls import ask_brokers
+from kafscale.gateways.ops_http import OpsServer
 from kafscale.settings.security import TlsSection, metrics_tls
 from kafscale.testing.in_process import FOR_TESTS, InProcessBroker
 from tests.support.certificates import Authority, Issued

@@ -7,10 +7,15 @@ from typing import Any
 import pytest
 
 from kafscale.access.acls import EVERYBODY, AclBinding, PatternType, Permission
+from kafscale.access.quotas import QuotaKey, entity_of
+from kafscale.access.scram import SCRAM_SHA_256
 from kafscale.admin.bucket import recovery
 from kafscale.admin.bucket.pairing import require_pair
 from kafscale.admin.bucket.recovery import Plan
 from kafscale.engine.access.acls import AclRules, Acls
+from kafscale.engine.access.credentials import Credentials, NewCredential
+from kafscale.engine.access.quotas import Quotas
+from kafscale.engine.access.tokens import Tokens
 from kafscale.engine.coordinator.offsets import OffsetCommit
 from kafscale.log.catalog import bucket_scan
 from kafscale.log.catalog.bucket_scan import (
@@ -23,16 +28,18 @@ from kafscale.log.upkeep import rollup
 from kafscale.metadata import keys
 from kafscale.metadata.embedded import EmbeddedMetadataStore
 from kafscale.metadata.store import Entry, Put
-from kafscale.model.access import AccessOperation, ResourceType
+from kafscale.model.access import AccessOperation, Principal, ResourceType
 from kafscale.model.errors import MetadataConflict, MetadataUnavailable
 from kafscale.model.topics import TopicDefaults
 from kafscale.objects.memory import MemoryObjectStore
+from kafscale.testing.clock import SeededDice
 from kafscale.testing.in_process import FOR_TESTS, InProcessBroker
 from tests.unit.engine.engine_harness import EngineHarness, FaultyMetadata, values_of
 from tests.unit.engine.small_metadata import Narrow
 from tests.unit.gateways.kafka.caller import make_batch
 
 NAMESPACE = "default"
+OWNER = Principal("User", "alice")
 
 
 @pytest.fixture
@@ -112,7 +119,19 @@ async def busy(harness: EngineHarness) -> None:
         Permission.DENY,
     )
     await Acls(harness.metadata, AclRules()).create([denied])
+    await logins_and_quotas(harness)
     await engine._parts.checkpoints.write()
+
+
+async def logins_and_quotas(harness: EngineHarness) -> None:
+    credentials = Credentials(harness.metadata)
+    await credentials.load_decoy_secret(SeededDice(11))
+    alice = NewCredential("alice", SCRAM_SHA_256, 4096, b"salt of alice", b"x" * 32)
+    await credentials.change([alice], [])
+    tokens = Tokens(harness.metadata, harness.clock, SeededDice(11), b"a secret of all brokers")
+    await tokens.create(OWNER, OWNER, [], -1)
+    quota = {QuotaKey.PRODUCED_BYTES: 1000.0}
+    await Quotas(harness.metadata, harness.clock).alter(entity_of([("user", "alice")]), quota)
 
 
 async def test_everything_that_counts_is_as_it_was(
@@ -124,7 +143,8 @@ async def test_everything_that_counts_is_as_it_was(
     apart = (keys.MARKS, keys.REMOVALS)
     claims = {key for key in before if keys.is_claim(key)}
     assert without(after, *apart) == without(before, *apart, *claims)
-    assert (wanted.topics, wanted.offsets, wanted.acls, wanted.problems) == (3, 3, 1, [])
+    assert (wanted.topics, wanted.offsets, wanted.problems) == (3, 3, [])
+    assert (wanted.acls, wanted.credentials, wanted.tokens, wanted.quotas) == (1, 1, 1, 1)
     assert wanted.offsets_beyond_end == 1
 
 

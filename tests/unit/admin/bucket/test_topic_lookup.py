@@ -85,7 +85,7 @@ async def test_the_newest_descriptor_of_a_topic_counts() -> None:
     ("name", "words"),
     [
         ("nothing", "nothing: no such topic in namespace default"),
-        ("a/b", "only letters"),
+        ("a/b", "a name is"),
         ("gone", "gone: the topic was deleted"),
     ],
 )

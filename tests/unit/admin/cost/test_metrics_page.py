@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kafscale.admin.cost.metrics_page import MetricSample, fetch, parse_samples
 from kafscale.admin.errors import AdminError
-from kafscale.broker.ops_http import OpsServer
+from kafscale.gateways.ops_http import OpsServer
 from kafscale.model.meters import Registry
 
 TEXT = st.text(st.characters(codec="utf-8"))

@@ -6,8 +6,8 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import KafkaError, Producer
 
-from kafscale.admin.brokers.producing import Delivery, OutgoingRecord
 from kafscale.admin.errors import AdminError
+from kafscale.admin.records.producing import Delivery, OutgoingRecord
 from kafscale.cli.brokers.produce import _header, _separator, read_lines
 
 

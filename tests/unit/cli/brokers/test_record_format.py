@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from kafscale.admin.brokers.consuming import ConsumedRecord
+from kafscale.admin.records.consuming import ConsumedRecord
 from kafscale.cli.brokers.record_format import as_json, compile_format
 from kafscale.cli.terminal.errors import UsageError
 

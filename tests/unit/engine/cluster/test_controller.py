@@ -5,7 +5,8 @@ import dataclasses
 import pytest
 
 from kafscale.engine.cluster.controller import Controller
-from kafscale.engine.cluster.events import MembersSeen, WriteMembers
+from kafscale.engine.cluster.events import FleetRead, MembersSeen, WriteMembers
+from kafscale.engine.cluster.fleet_state import FleetState
 from kafscale.metadata import keys
 from kafscale.metadata.store import Put, Remove
 from kafscale.model.errors import MetadataConflict
@@ -90,3 +91,50 @@ async def test_a_broker_that_missed_a_generation_waits_before_it_goes_on(
     assert member.parts.logs.count() == 0  # another broker may have had it in between
     await eventually(lambda: membership.state.is_settled)
     assert await member.append("t", 0, b"y") == 1
+
+
+def _row(broker_id: int, transaction_version: int, *, leaving: bool = False) -> keys.BrokerRow:
+    return keys.BrokerRow(
+        broker_id=broker_id,
+        host="h",
+        port=1,
+        started_at="",
+        version="",
+        incarnation=broker_id,
+        leaving=leaving,
+        transaction_version=transaction_version,
+    )
+
+
+def test_the_version_of_transactions_is_what_all_brokers_know_and_never_falls() -> None:
+    state = FleetState(1, 1)
+    controller = Controller(state, gather_s=0.0)
+
+    def write(rows: list[keys.BrokerRow], members: keys.MemberList) -> keys.MemberList | None:
+        facts = FleetRead(
+            brokers=tuple(rows),
+            controller=state.as_controller,
+            controller_version=1,
+            members=members,
+            members_version=1,
+            next_epoch=members.generation + 1,
+            epochs_version=1,
+        )
+        effect = controller.decide(facts, 1.0)
+        return effect.members if isinstance(effect, WriteMembers) else None
+
+    old = write([_row(1, 2), _row(2, 0)], keys.MemberList(generation=0))
+    assert old is not None
+    assert old.transaction_version == 0, "an earlier release does not know it"
+    # The old broker hands over: it still serves clients.
+    alone = write([_row(1, 2), _row(2, 0, leaving=True)], old)
+    assert alone is not None
+    assert alone.transaction_version == 0
+    # It has gone for good: nothing but the version changes.
+    raised = write([_row(1, 2)], alone)
+    assert raised is not None
+    assert (raised.brokers, raised.transaction_version) == (alone.brokers, 2)
+    assert write([_row(1, 2)], raised) is None
+    fallen = write([_row(1, 2), _row(3, 0)], raised)
+    assert fallen is not None
+    assert fallen.transaction_version == 2

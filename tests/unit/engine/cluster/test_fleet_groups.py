@@ -3,7 +3,8 @@
 import pytest
 
 from kafscale.engine.coordinator.offsets import OffsetCommit
-from kafscale.groups.events import GroupOutcome, Heartbeat, Join, Joined, Rejected, Sync, Synced
+from kafscale.groups.classic.events import Heartbeat, Join, Joined, Sync, Synced
+from kafscale.groups.events import GroupOutcome, Rejected
 from kafscale.model.errors import NotTheCoordinator
 from tests.unit.engine.fleet_harness import FleetHarness, Member, eventually, with_topic
 

@@ -8,17 +8,8 @@ import pytest
 
 from kafscale.engine.coordinator.offsets import OffsetCommit
 from kafscale.engine.engine import Engine
-from kafscale.groups.events import (
-    GroupOutcome,
-    Heartbeat,
-    Join,
-    Joined,
-    Leave,
-    Left,
-    Rejected,
-    Sync,
-    Synced,
-)
+from kafscale.groups.classic.events import Heartbeat, Join, Joined, Leave, Left, Sync, Synced
+from kafscale.groups.events import GroupOutcome, Rejected
 from kafscale.metadata import keys
 from kafscale.metadata.store import Put
 from kafscale.model.errors import MetadataUnavailable, NotTheCoordinator

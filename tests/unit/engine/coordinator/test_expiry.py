@@ -4,17 +4,9 @@ from typing import Any
 import pytest
 
 from kafscale.engine.coordinator.offsets import OffsetCommit
-from kafscale.groups.events import (
-    Accepted,
-    GroupOutcome,
-    Heartbeat,
-    Join,
-    Joined,
-    Leave,
-    Sync,
-    Synced,
-)
-from kafscale.groups.states import GroupState
+from kafscale.groups.classic.events import Heartbeat, Join, Joined, Leave, Sync, Synced
+from kafscale.groups.classic.states import GroupState
+from kafscale.groups.events import Accepted, GroupOutcome
 from kafscale.metadata import keys
 from kafscale.metadata.store import Put
 from kafscale.model.errors import MetadataConflict

@@ -6,19 +6,9 @@ from typing import Any
 import pytest
 
 from kafscale.engine.coordinator import groups as engine_groups
-from kafscale.groups.events import (
-    Accepted,
-    Event,
-    GroupOutcome,
-    Heartbeat,
-    Join,
-    Joined,
-    Leave,
-    Rejected,
-    Sync,
-    Synced,
-)
-from kafscale.groups.states import GroupState
+from kafscale.groups.classic.events import Heartbeat, Join, Joined, Leave, Sync, Synced
+from kafscale.groups.classic.states import GroupState
+from kafscale.groups.events import Accepted, Event, GroupOutcome, Rejected
 from kafscale.metadata import keys
 from kafscale.metadata.store import Put
 from kafscale.model.errors import (
@@ -85,6 +75,8 @@ async def test_it_lies_where_the_schema_says_under_the_names_the_schema_says(
         "protocol": "range",
         "leader": "m",
         "generation_id": 1,
+        "group_type": "classic",
+        "target_epoch": 0,
         "members": {},
         "state_at": "2023-11-14T22:13:20.000Z",
     }

@@ -25,7 +25,12 @@ NAMES = {
     "kafscale_group_members": set(),
     "kafscale_group_rebalances_total": set[str](),
     "kafscale_offset_commits_total": {"status"},
+    "kafscale_transactions_decided_total": {"outcome"},
+    "kafscale_transactions_presumed_aborted_total": set[str](),
+    "kafscale_transactions_open": set[str](),
+    "kafscale_transactions_oldest_open_seconds": set[str](),
     "kafscale_active_connections": set(),
+    "kafscale_produce_requests_per_second": set(),
     "kafscale_s3_requests_total": {"topic", "operation"},
     "kafscale_s3_bytes_total": {"topic", "operation"},
     "kafscale_s3_health_state": {"state"},
@@ -40,6 +45,9 @@ NAMES = {
     "kafscale_log_puts_total": {"topic", "log"},
     "kafscale_flushes_total": {"topic"},
     "kafscale_flush_bytes_total": {"topic"},
+    "kafscale_produced_bytes_total": {"topic"},
+    "kafscale_produced_records_total": {"topic"},
+    "kafscale_fetched_bytes_total": {"topic"},
     "kafscale_rollups_total": set[str](),
     "kafscale_broken_objects_total": set[str](),
     "kafscale_moves": {"phase"},
@@ -63,6 +71,7 @@ def full_probe() -> BrokerMetrics:
     metrics.client_errors.labels("topic_exists").inc()
     metrics.audit_events.labels("change", "ok").inc()
     metrics.throttled("producer_byte_rate", 0.5)
+    metrics.transactions_decided.labels("commit").inc()
     metrics.flushes.labels("t").inc()
     metrics.flush_bytes.labels("t").inc(100)
     counts = StoreCounts(metrics, "default", lambda name: True, lambda: 0)
@@ -78,9 +87,16 @@ def full_probe() -> BrokerMetrics:
         resident_bytes=lambda: 4,
         cpu_seconds=lambda: 5,
         started_s=lambda: 6,
+        produce_rate=lambda: 7,
     )
     metrics.sample_groups(lambda: [(("Stable",), 1)], lambda: 2)
+    metrics.sample_transactions(lambda: 1.0, lambda: 2.0)
     metrics.sample_moves(lambda: [(("copying",), 1)], lambda: [(("copying",), 2)])
+    metrics.sample_traffic(
+        produced_bytes=lambda: [(("t",), 100)],
+        produced_records=lambda: [(("t",), 2)],
+        fetched=lambda: [(("t",), 50)],
+    )
     metrics.sample_untracked_lag(lambda: 0)
     metrics.sample_consumer_lag(lambda: [(("g", "t", "0"), 7)])
     return metrics
@@ -209,7 +225,10 @@ def test_a_deleted_topic_leaves_no_counted_series() -> None:
     metrics = full_probe()
     metrics.forget_topic("t")
     left = {name for name, labels in parse(metrics.registry.render()) if ("topic", "t") in labels}
-    assert left == {
+    assert left == {  # these are read from topics that exist
+        "kafscale_produced_bytes_total",
+        "kafscale_produced_records_total",
+        "kafscale_fetched_bytes_total",
         "kafscale_buffer_size_bytes",
         "kafscale_consumer_lag",
     }

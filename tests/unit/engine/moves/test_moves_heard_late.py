@@ -8,7 +8,7 @@ from kafscale.metadata.keys import MoveReport
 from kafscale.model.errors import NotTheOwner, OutOfOrderSequence, TopicMoving, UnknownProducer
 from kafscale.model.topics import Move, TopicDefaults
 from kafscale.testing.faulty_store import Fault, Rule
-from tests.unit.engine.engine_harness import EngineHarness
+from tests.unit.engine.engine_harness import EngineHarness, values_of
 from tests.unit.engine.moves.test_moves import all_values, arrived, filled, move, seventh
 from tests.unit.engine.topics.test_changes import adding
 
@@ -43,6 +43,48 @@ async def test_a_broker_that_hears_late_seals_nothing_in_the_new_place(
     await moves.step(topic)
     assert topic.descriptor == new
     assert await filled.append("t", b"after") == 4
+
+
+async def test_the_end_of_a_sealed_lane_is_told_to_no_reader(harness: EngineHarness) -> None:
+    """Another broker may already serve the partition's next records from another log."""
+    await harness.engine.topics.create("t", 1, {})
+    await harness.append("t", b"last")
+    topic = harness.engine.topics.get("t")
+    log = await harness.parts.logs.open_log(topic.folder(0), topic)
+    seal = log.seal(0)
+    assert seal.committed is not None
+    await wait_for_commit(seal.committed)
+    on_its_way = Move(move_id="0" * 16, layout="shared", folder="", logs=1, shared=[], sealing=True)
+    topic.replace_descriptor(
+        msgspec.structs.replace(topic.descriptor, moving=on_its_way), topic.version, TopicDefaults()
+    )
+    assert values_of(await harness.read("t", 0))[0] == b"last"
+    at_the_end = await harness.read("t", log.lane(0).high)
+    assert isinstance(at_the_end.error, NotTheOwner)
+    with pytest.raises(NotTheOwner):
+        await harness.engine.partitions.bounds(topic, 0, -1)
+
+
+async def test_a_broker_that_the_watch_does_not_tell_asks_whether_a_sealed_topic_has_arrived(
+    filled: EngineHarness,
+) -> None:
+    topic = filled.engine.topics.get("t")
+    old = topic.descriptor
+    await move(filled, "shared")
+    new = topic.descriptor
+    on_its_way = Move(
+        move_id="0" * 16,
+        layout=new.layout,
+        folder=new.folder,
+        logs=new.logs,
+        shared=new.shared,
+        sealing=True,
+    )
+    # As if the last entry had been written by another broker and not been heard of here.
+    topic.replace_descriptor(msgspec.structs.replace(old, moving=on_its_way), 0, TopicDefaults())
+    filled.parts.moves._topics._versions["t"] = 0
+    await filled.parts.moves.step(topic)
+    assert topic.descriptor == new
 
 
 async def test_a_wish_that_a_move_has_overtaken_is_refused(filled: EngineHarness) -> None:

@@ -8,7 +8,8 @@ BOTH = pytest.mark.parametrize("isolation", [READ_UNCOMMITTED, READ_COMMITTED])
 
 def lane(*, fetch_buffered: bool) -> Lane:
     made = Lane(0)
-    made.high, made.end = 5, 8
+    made.high = made.stable = 5
+    made.end = 8
     made.rules = LaneRules(fetch_buffered=fetch_buffered)
     return made
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from kafscale.model.errors import NotTheOwner
-from kafscale.subscriptions.events import Ack, Mode
+from kafscale.subscriptions.events import Ack, Fate, Mode, SubscriptionRules
 from tests.unit.engine.fleet_harness import FleetHarness, eventually, with_topic
 from tests.unit.engine.subscriptions.consumer import attach
 
@@ -69,4 +69,37 @@ async def test_a_broker_that_was_replaced_cannot_save_any_more(fleet: FleetHarne
     await taker.attached.acknowledge_up_to(Ack(2))
     await eventually(lambda: bool(taker.ends))
     assert isinstance(taker.ends[0], NotTheOwner)
+    assert (await other.engine.offsets.committed("s"))["t", 0].offset == 0
+
+
+LOCKED = SubscriptionRules(lock_ms=30_000, most_deliveries=5, most_saved_spans=1000)
+
+
+async def test_what_is_settled_is_saved_when_the_call_returns(fleet: FleetHarness) -> None:
+    await with_topic(fleet, 2, 1)
+    owner = fleet.owner("t", 0)
+    await owner.append("t", 0, *(b"v" for _ in range(6)))
+    taker = await attach(owner.engine, mode=Mode.SHARED, rules=LOCKED)
+    await eventually(lambda: len(taker.offsets) == 6)
+    await taker.attached.settle([((0, 1), Fate.DONE), ((2, 4), Fate.DONE)])
+    owner.wire.is_cut = True  # at once: nothing is saved any more
+    (lease,) = [lease for lease in owner.wire.leases if lease.remaining_s() > 0]
+    await lease.revoke()
+    await eventually(lambda: bool(taker.ends))
+    await fleet.agree()
+    again = await attach(fleet.owner("t", 0).engine, mode=Mode.SHARED, rules=LOCKED)
+    await eventually(lambda: again.offsets == [1, 4, 5])
+
+
+async def test_a_broker_that_was_replaced_settles_nothing(fleet: FleetHarness) -> None:
+    await with_topic(fleet, 2, 1)
+    owner = fleet.owner("t", 0)
+    await owner.append("t", 0, b"a", b"b", b"c")
+    taker = await attach(owner.engine, mode=Mode.SHARED, rules=LOCKED)
+    await eventually(lambda: len(taker.offsets) == 3)
+    (other,) = [member for member in fleet.members if member is not owner]
+    name = taker.attached._serving.name
+    assert await other.parts.subscriptions._around.cursors.load(name) is not None
+    with pytest.raises(NotTheOwner):
+        await taker.attached.settle([((0, 3), Fate.DONE)])
     assert (await other.engine.offsets.committed("s"))["t", 0].offset == 0

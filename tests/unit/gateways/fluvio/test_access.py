@@ -2,6 +2,7 @@
 
 import pytest
 
+from kafscale.model.access import CLUSTER_NAME
 from kafscale.testing.in_process import InProcessBroker
 from kafscale.wire.fluvio.errors import FluvioCode
 from kafscale.wire.fluvio.messages.change_objects import CreateTopic, DeleteTopic, Status
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.real_time
 
 
 async def test_a_topic_that_is_denied_is_neither_shown_nor_touched() -> None:
-    denies = Denies(lambda kind, name: name == "secret")
+    denies = Denies(lambda kind, name: name in {"secret", CLUSTER_NAME})
     async with InProcessBroker(config=WITH_FLUVIO, authorizer=denies) as broker:
         await broker.engine.topics.create("secret", 1, {})
         await broker.engine.topics.create("open", 1, {})

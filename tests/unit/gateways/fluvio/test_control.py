@@ -175,11 +175,16 @@ async def test_a_topic_is_created_with_what_its_spec_asks_for(
     assert set(await listed(control, "Topic")) == {"orders"}
 
 
-async def test_a_dry_run_creates_nothing(
-    control: FluvioConnection, broker: InProcessBroker
+async def test_a_dry_run_creates_nothing_and_is_no_change_for_the_audit_log(
+    control: FluvioConnection, broker: InProcessBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    heard: list[dict[str, Any]] = []
+    monkeypatch.setattr(broker.connections._audit, "_write_line", heard.append)
     assert (await change(control, CREATE, CreateTopic("t", True))).error.code == 0
     assert broker.engine.topics.find("t") is None
+    assert heard == []
+    assert (await change(control, CREATE, CreateTopic("t"))).error.code == 0
+    assert [(line["kind"], line["resources"]) for line in heard] == [("change", ["t"])]
 
 
 async def test_a_topic_gets_more_partitions_and_is_deleted(
@@ -199,7 +204,7 @@ NOT_COMPUTED = "the cluster places partitions itself"
     ("api", "label", "payload", "code", "text"),
     [
         (CREATE, "Topic", CreateTopic("there"), FluvioCode.TOPIC_ALREADY_EXISTS, "exists"),
-        (CREATE, "Topic", CreateTopic("no/name"), FluvioCode.TOPIC_INVALID_NAME, "letters"),
+        (CREATE, "Topic", CreateTopic("no name"), FluvioCode.TOPIC_INVALID_NAME, "letters"),
         (
             CREATE,
             "Topic",

@@ -222,7 +222,7 @@ async def test_transactions_and_smart_modules_are_refused_in_words(
     refused = await StreamOf(
         data, StreamFetchRequest("t", smart_modules=[SmartModuleInvocation()])
     ).answer()
-    assert "SmartModules are not supported" in str(refused.error.details[0])
+    assert refused.error == FluvioError(FluvioCode.SMART_MODULE_NOT_FOUND, ("",))
     assert await stored(broker) == []
 
 

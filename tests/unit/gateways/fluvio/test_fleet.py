@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kafscale.groups.events import Join, Joined, Sync, Synced
+from kafscale.groups.classic.events import Join, Joined, Sync, Synced
 from kafscale.model.endpoints import Endpoint
 from kafscale.wire.fluvio.errors import NO_ERROR, FluvioCode
 from kafscale.wire.fluvio.messages.consumer_offsets import (

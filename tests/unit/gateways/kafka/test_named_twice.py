@@ -38,7 +38,7 @@ async def test_a_group_is_described_once(caller: Caller) -> None:
 
 
 async def test_the_offsets_of_a_group_are_told_once(caller: Caller) -> None:
-    groups = [OffsetFetchRequestGroup(name, None) for name in ("g", "h", "g")]
+    groups = [OffsetFetchRequestGroup(name, topics=None) for name in ("g", "h", "g")]
     answer = await caller.ask(OffsetFetchRequest(groups=groups), 8)
     assert [row.group_id for row in answer.groups] == ["g", "h"]
 

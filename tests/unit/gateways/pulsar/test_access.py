@@ -67,3 +67,22 @@ async def test_a_client_that_may_do_everything_creates_what_it_uses() -> None:
         assert isinstance(found, LookupResponse)
         assert (metadata.error, found.error) == (None, None)
         assert broker.engine.topics.find("new") is not None
+
+
+async def test_compacted_reading_is_for_one_consumer_at_a_time() -> None:
+    wishes = [
+        Subscribe(
+            topic="t",
+            subscription=f"s{kind}",
+            sub_type=kind,
+            consumer_id=kind,
+            request_id=kind,
+            read_compacted=True,
+        )
+        for kind in (0, 1, 3, 2)  # Exclusive, Shared, Key_Shared, Failover
+    ]
+    async with InProcessBroker(config=CONFIG) as broker:
+        port = broker.endpoints["PULSAR"].port
+        answers = await asyncio.to_thread(ask_all, port, wishes)
+    errors = [getattr(answer, "error", None) for answer in answers]
+    assert errors == [None, ServerError.NOT_ALLOWED, ServerError.NOT_ALLOWED, None]

@@ -7,6 +7,12 @@ from kafscale.log.formats import keys, manifest
 from kafscale.log.formats.manifest import Dropped, LaneMark, Manifest, Replacement, SegmentEntry
 from kafscale.log.formats.producers import BatchMark, ProducerSnapshot
 from kafscale.log.formats.segment import ContentId, Span
+from kafscale.log.formats.transactions import (
+    AbortedRange,
+    LastMarker,
+    OpenTransaction,
+    TransactionMarks,
+)
 from kafscale.model.errors import CorruptObject
 from tests.unit.log.pages import fields
 
@@ -49,7 +55,7 @@ GOLDEN_JSON = (
     '["segment-00000000000000000010.kfs",10,20,300,10,5,6,3,4,false,'
     "[[0,10,14,32,50,5,6,5],[2,0,4,82,50,5,6,5]]]],"
     '"dropped":[["segment-00000000000000000000-1-0000002b.kfs",2]],'
-    '"lanes":{"0":[0,15,[[0,0]],[[77,1,5,[[0,4,10]]]],[[9,5]]],"2":[0,5,[],[],[]]}}'
+    '"lanes":{"0":[0,15,[[0,0]],[[77,1,5,[[0,4,10]]]],[[9,5]],null],"2":[0,5,[],[],[],null]}}'
 )
 
 
@@ -66,10 +72,24 @@ def test_the_golden_manifest_is_written_and_read() -> None:
         ("## Dropped", Dropped),
         ("## LaneMark", LaneMark),
         ("## ProducerSnapshot", ProducerSnapshot),
+        ("## TransactionMarks", TransactionMarks),
     ],
 )
 def test_the_documented_fields_are_the_structures(heading: str, structure: type) -> None:
     assert fields("manifest.md", heading) == [f.name for f in msgspec.structs.fields(structure)]
+
+
+def test_a_manifest_with_transactions_has_a_format_that_older_programs_refuse() -> None:
+    known = TransactionMarks(
+        [OpenTransaction(5, 0, 9)], [AbortedRange(5, 1, 3)], [LastMarker(5, 0, 2, False, 8)]
+    )
+    lanes = GOLDEN.lanes | {2: LaneMark(0, 5, transactions=known)}
+    written = manifest.encode(msgspec.structs.replace(GOLDEN, lanes=lanes))
+    assert written.startswith(b'{"format":2,')
+    assert b"[[[5,0,9]],[[5,1,3]],[[5,0,2,false,8]]]" in written
+    assert manifest.decode(written).lanes == lanes
+    raised = manifest.raise_starts(manifest.decode(written), {2: 4})
+    assert raised.lanes[2].transactions == TransactionMarks(known.open, [], known.markers)
 
 
 @pytest.mark.parametrize("broken", ["", "{}", "[]", '{"format":2}', GOLDEN_JSON[:-1], "\xff"])
@@ -79,8 +99,8 @@ def test_what_is_no_manifest_is_refused(broken: str) -> None:
 
 
 def test_a_manifest_of_a_later_format_is_refused() -> None:
-    with pytest.raises(CorruptObject, match="format 2"):
-        manifest.decode(GOLDEN_JSON.replace('"format":1', '"format":2').encode())
+    with pytest.raises(CorruptObject, match="format 3"):
+        manifest.decode(GOLDEN_JSON.replace('"format":1', '"format":3').encode())
 
 
 @given(st.integers(0, 1000), st.integers(1, 100), st.integers(0, 3), st.integers(0, 5))

@@ -11,7 +11,7 @@ from kafscale.model.errors import (
     StaleProducerEpoch,
     UnknownProducer,
 )
-from kafscale.records import batch
+from kafscale.records import batch, named
 from kafscale.records.batch import BatchHeader
 from tests.unit.log.log_harness import make_batch
 
@@ -188,3 +188,65 @@ def test_a_snapshot_and_the_rest_replayed_are_the_same_as_all_replayed(
         second.restore(first.snapshot(ALL))
     expected = [ProducerSnapshot(7, 0, len(counts) - 1, list(recent))]
     assert whole.snapshot(ALL) == second.snapshot(ALL) == expected
+
+
+def of_name(last: int, count: int = 1, name: str = "p") -> BatchHeader:
+    fields = named.fields_of(named.producer_of(name), last, count, 0)
+    return header(0, count)._replace(**fields._asdict())
+
+
+def named_table(*lasts: int, name: str = "p", committed_to: int = ALL) -> ProducerTable:
+    table = ProducerTable()
+    for offset, last in enumerate(lasts):
+        assert table.judge(of_name(last, name=name)) is None
+        table.remember(of_name(last, name=name), offset, 1000 + offset, committed_to)
+    return table
+
+
+@given(st.lists(st.integers(0, named.LARGEST_SEQUENCE), max_size=40), st.data())
+def test_a_named_producer_repeats_what_is_not_above_its_last_sequence_id(
+    sent: list[int], data: st.DataObject
+) -> None:
+    """Against a model: one number per name. Snapshots and a replay of the rest change nothing."""
+    table, highest, offsets = ProducerTable(), -1, {}
+    for offset, last in enumerate(sent):
+        earlier = table.judge(of_name(last))
+        if last <= highest:
+            assert earlier is not None
+            assert offsets[earlier] >= last
+        else:
+            assert earlier is None
+            table.remember(of_name(last), offset, 1000, data.draw(st.integers(0, offset)))
+            highest, offsets[offset] = last, last
+        if data.draw(st.booleans()):
+            opened = ProducerTable()
+            opened.restore(table.snapshot(up_to_offset=offset + 1))
+            table = opened
+    mark = table.last_of_name(named.producer_of("p"))
+    assert (-1 if mark is None else mark.last_sequence) == highest
+
+
+def test_names_do_not_share_sequence_ids() -> None:
+    table = named_table(5, 9)
+    assert table.judge(of_name(3, name="q")) is None
+    assert table.judge(of_name(9)) == 1
+    assert table.judge(of_name(4)) == 0
+
+
+def test_a_snapshot_does_not_tell_of_names_whose_batches_wait() -> None:
+    table = named_table(1, 2, 3, committed_to=0)
+    (kept,) = table.snapshot(up_to_offset=2)
+    assert kept.marks[-1].last_sequence == 2
+    assert not table.snapshot(up_to_offset=0)
+
+
+def test_names_are_forgotten_after_a_silence_and_when_there_are_too_many() -> None:
+    table = named_table(1, 2)
+    table.expire(before_ms=1001)
+    assert len(table) == 1
+    table.expire(before_ms=1002)
+    assert not len(table)
+    for number in range(10_001):
+        table.remember(of_name(0, name=f"n{number}"), number, 0, ALL)
+    assert len(table) == 10_000
+    assert table.last_of_name(named.producer_of("n0")) is None

@@ -47,17 +47,17 @@ async def log_of(*tail: bytes) -> MemoryObjectStore:
 
 async def test_the_past_is_known_by_its_manifest() -> None:
     found = await survey.read_highest(await log_of(), FOLDER)
-    assert found == (40, 3, {0: (2, 5)}, [])
+    assert found == (40, 3, {0: (2, 5)}, [], [])
 
 
 async def test_the_tail_is_read() -> None:
     store = await log_of(flush(5, 41, 7), flush(6, STRANGE_ID, 6), flush(7, -1, 6))
     found = await survey.read_highest(store, FOLDER)
-    assert found == (41, 7, {0: (2, 8)}, [])
+    assert found == (41, 7, {0: (2, 8)}, [], [])
 
 
 async def test_an_empty_log_has_none() -> None:
-    assert await survey.read_highest(MemoryObjectStore(), FOLDER) == (-1, -1, {}, [])
+    assert await survey.read_highest(MemoryObjectStore(), FOLDER) == (-1, -1, {}, [], [])
 
 
 async def test_numbers_of_a_broken_object_are_not_believed() -> None:

@@ -21,7 +21,7 @@ from kafscale.model.topics import TopicDefaults, TopicSettings
 from kafscale.objects.memory import MemoryObjectStore
 from kafscale.records import batch, record
 from kafscale.records.compression import Codec
-from kafscale.records.control import control_batch
+from kafscale.records.control import control_batch, marker_batch
 from kafscale.records.record import Record
 from kafscale.testing.faulty_store import Fault, Rule
 from tests.support.examples import scaled
@@ -229,6 +229,24 @@ async def test_nothing_beyond_an_open_transaction_is_touched(harness: LogHarness
     await rollup.roll_up(log)
     await clean(log)
     assert [row[0] for row in await left(harness, log)] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+async def test_records_of_aborted_transactions_neither_stay_nor_shadow_others(
+    harness: LogHarness, is_commit: bool
+) -> None:
+    log = await harness.open()
+    await put(log, A1)
+    doubtful = bytearray(batch_of([A2], producer=5))
+    doubtful[22] |= batch.TRANSACTIONAL
+    batch.sign(doubtful)
+    await committed(append(log, memoryview(doubtful)))
+    marker = memoryview(marker_batch(5, 0, 1, NOW_MS, committed=is_commit))
+    await committed(append(log, marker))
+    await rollup.roll_up(log)
+    await clean(log)
+    kept = [row for row in await left(harness, log) if row[1] == A1[0]]
+    assert kept == [(1, *A2)] if is_commit else [(0, *A1)]
 
 
 async def test_keys_that_do_not_fit_are_for_the_next_pass(harness: LogHarness) -> None:

@@ -107,6 +107,7 @@ def test_no_module_writes_into_a_log() -> None:
     found = [
         intrusion
         for path in sorted(ROOT.rglob("*.py"))
+        if "proxy" not in path.relative_to(ROOT).parts  # it has lanes of its own, and no log
         for intrusion in intrusions(path.read_text(), path.relative_to(ROOT).as_posix())
     ]
     assert found == []

@@ -14,7 +14,7 @@ from kafscale.gateways.client_mistakes import reason_of
 from kafscale.gateways.fluvio.context import OFFSETS_TOPIC
 from kafscale.gateways.fluvio.errors import DENIED, error_of, words_of
 from kafscale.gateways.fluvio.session import FluvioSession
-from kafscale.model.access import AccessOperation, ResourceType
+from kafscale.model.access import CLUSTER_NAME, AccessOperation, ResourceType
 from kafscale.model.audit import ALLOWED, AuditKind
 from kafscale.model.errors import (
     InvalidReplicaAssignment,
@@ -80,7 +80,9 @@ async def _change(
             raise InvalidRequest(f"{envelope.label} objects are not supported by this cluster")
         if name == OFFSETS_TOPIC:
             raise InvalidRequest(f"{OFFSETS_TOPIC} belongs to the cluster")
-        if not session.allows(request, operation, kind, name):
+        if not _may_create_any(session, operation) and not session.allows(
+            request, operation, kind, name
+        ):
             session.send(request, Status(name, DENIED))
             return
         try:
@@ -92,8 +94,21 @@ async def _change(
         session.note_refusal(request, problem)
         outcome = reason_of(type(problem))
         status = Status(name, error_of(problem), words_of(problem))
-    session.audit(AuditKind.CHANGE, outcome, request, operation, kind, name)
+    if not (operation is AccessOperation.CREATE and _only_checks(envelope, request.version)):
+        session.audit(AuditKind.CHANGE, outcome, request, operation, kind, name)
     session.send(request, status)
+
+
+def _only_checks(envelope: ObjectEnvelope, version: int) -> bool:
+    """Whether the client wants to know whether it could create a topic."""
+    assert isinstance(envelope.payload, memoryview)
+    return envelope.label == TOPIC and schema.decode(CreateBegin, envelope.payload, version).dry_run
+
+
+def _may_create_any(session: FluvioSession, operation: AccessOperation) -> bool:
+    """As in Kafka, a client that may create in the cluster needs no rule for the topic."""
+    create = AccessOperation.CREATE
+    return operation is create and session.may(create, ResourceType.CLUSTER, CLUSTER_NAME)
 
 
 async def _create(topics: Topics, version: int, payload: memoryview) -> None:

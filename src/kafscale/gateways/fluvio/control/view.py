@@ -14,7 +14,7 @@ from typing import Final
 from kafscale.engine.engine import Engine
 from kafscale.engine.topics.topic import Topic
 from kafscale.gateways.fluvio.context import OFFSETS_TOPIC
-from kafscale.gateways.fluvio.listener_names import DATA_LISTENER
+from kafscale.gateways.fluvio.listener_names import DATA_LISTENER, TLS_PROTOCOL
 from kafscale.wire.fluvio.messages.objects import (
     PARTITION,
     PARTITION_LEADER_OFFLINE,
@@ -140,14 +140,15 @@ class Views:
         for node in self._engine.cluster.nodes():
             endpoint = node.endpoints.get(DATA_LISTENER)
             if endpoint is not None:
+                encryption = int(endpoint.protocol == TLS_PROTOCOL)
                 found.append(
                     SpuObject(
                         name=f"spu-{node.broker_id}",
                         id=node.broker_id,
                         public_endpoint=PublicEndpoint(
-                            endpoint.port, [Ingress(hostname=endpoint.host)]
+                            endpoint.port, [Ingress(hostname=endpoint.host)], encryption
                         ),
-                        private_endpoint=HostEndpoint(endpoint.port, endpoint.host),
+                        private_endpoint=HostEndpoint(endpoint.port, endpoint.host, encryption),
                         rack=node.rack,
                     )
                 )

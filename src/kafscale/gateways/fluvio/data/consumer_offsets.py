@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Final
 
 from kafscale.engine.coordinator.offsets import CommittedPartition, OffsetCommit
 from kafscale.engine.engine import Engine
+from kafscale.gateways.client_mistakes import reason_of
 from kafscale.gateways.fluvio.errors import DENIED, error_of
 from kafscale.groups.events import CommitOffsets, Rejected
 from kafscale.metadata.keys import CommittedOffset
 from kafscale.model.access import AccessOperation, ResourceType
+from kafscale.model.audit import ALLOWED, AuditKind
 from kafscale.model.errors import InvalidRequest, KafscaleError
 from kafscale.wire.fluvio import schema
 from kafscale.wire.fluvio.errors import NO_ERROR, FluvioCode, FluvioError
@@ -49,9 +51,7 @@ async def update(session: "DataSession", request: FluvioRequest, frame: memoryvi
             if stream.consumer_id is None:
                 raise InvalidRequest("the stream was opened without a consumer id")
             error = DENIED
-            if session.allows(
-                request, AccessOperation.READ, ResourceType.GROUP, stream.consumer_id
-            ):
+            if _may_commit(session, request, stream.consumer_id, stream.topic.name):
                 place = OffsetCommit(
                     stream.topic.name, stream.partition, wanted.offset + 1, metadata=_METADATA
                 )
@@ -62,6 +62,16 @@ async def update(session: "DataSession", request: FluvioRequest, frame: memoryvi
             error = error_of(problem)
     session.engine.metrics.offsets_committed(int(error is NO_ERROR), int(error is not NO_ERROR))
     session.send(request, UpdateConsumerOffsetResponse(wanted.offset, error))
+
+
+def _may_commit(
+    session: "DataSession", request: FluvioRequest, consumer_id: str, topic: str
+) -> bool:
+    """As in Kafka, a client that commits must be allowed to read topic and group."""
+    read = AccessOperation.READ
+    return session.allows(request, read, ResourceType.GROUP, consumer_id) and session.allows(
+        request, read, ResourceType.TOPIC, topic
+    )
 
 
 async def _commit(engine: Engine, group_id: str, place: OffsetCommit) -> None:
@@ -86,14 +96,19 @@ async def delete(session: "DataSession", request: FluvioRequest, frame: memoryvi
     """Delete what a consumer has committed for a partition."""
     wanted = schema.decode(DeleteConsumerOffsetRequest, frame, request.version, request.body_start)
     place = (wanted.replica.topic, wanted.replica.partition)
-    error = DENIED
+    operation, group = AccessOperation.DELETE, ResourceType.GROUP
+    if not session.allows(request, operation, group, wanted.consumer_id) or not session.allows(
+        request, AccessOperation.READ, ResourceType.TOPIC, wanted.replica.topic
+    ):
+        session.send(request, DeleteConsumerOffsetResponse(DENIED))
+        return
+    error, outcome = NO_ERROR, ALLOWED
     try:
-        if session.allows(request, AccessOperation.DELETE, ResourceType.GROUP, wanted.consumer_id):
-            await _delete(session.engine, wanted.consumer_id, place)
-            error = NO_ERROR
+        await _delete(session.engine, wanted.consumer_id, place)
     except KafscaleError as problem:
         session.note_refusal(request, problem)
-        error = error_of(problem)
+        error, outcome = error_of(problem), reason_of(type(problem))
+    session.audit(AuditKind.CHANGE, outcome, request, operation, group, wanted.consumer_id)
     session.send(request, DeleteConsumerOffsetResponse(error))
 
 
@@ -131,7 +146,9 @@ async def _each_offset(
         if session.may(AccessOperation.DESCRIBE, ResourceType.GROUP, consumer_id):
             committed = await engine.offsets.committed(consumer_id, places)
             for (topic, partition), value in committed.items():
-                if value.offset > 0:  # nothing was consumed before that
+                if value.offset > 0 and session.may(  # before 1 nothing was consumed
+                    AccessOperation.DESCRIBE, ResourceType.TOPIC, topic
+                ):
                     yield ConsumerOffset(
                         consumer_id,
                         ReplicaKey(topic, partition),

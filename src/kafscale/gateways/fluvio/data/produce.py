@@ -105,7 +105,7 @@ def _objection(message: ProduceRequest) -> str | None:
     if message.transactional_id is not None:
         return "transactions are not supported"
     if message.smart_modules:
-        return "SmartModules are not supported: this cluster runs no programs on records"
+        return "SmartModules are run on streams, not on what is produced"
     return None
 
 

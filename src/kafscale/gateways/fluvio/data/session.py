@@ -5,10 +5,11 @@ Next door: producing (produce.py), streams (streams.py), consumers' offsets (con
 """
 
 import asyncio
+from functools import partial
 from typing import Final
 
 from kafscale.engine.partitions.reads import PartitionRead
-from kafscale.engine.partitions.visibility import READ_COMMITTED, READ_UNCOMMITTED
+from kafscale.engine.partitions.visibility import READ_COMMITTED
 from kafscale.gateways.connection import Connection
 from kafscale.gateways.fluvio.context import FluvioContext
 from kafscale.gateways.fluvio.data import consumer_offsets, produce
@@ -106,7 +107,11 @@ class DataSession(FluvioSession):
     async def _offsets_of(
         self, request: FluvioRequest, name: str, partition: int, consumer_id: str | None
     ) -> PartitionOffsets:
-        if not self.allows(request, AccessOperation.DESCRIBE, ResourceType.TOPIC, name):
+        describe = AccessOperation.DESCRIBE
+        if not self.allows(request, describe, ResourceType.TOPIC, name) or (
+            consumer_id is not None
+            and not self.allows(request, describe, ResourceType.GROUP, consumer_id)
+        ):
             return PartitionOffsets(DENIED, partition)
         try:
             topic = self.engine.topics.get(name)
@@ -130,7 +135,15 @@ class DataSession(FluvioSession):
             if not self.allows(request, AccessOperation.READ, ResourceType.TOPIC, wanted.topic):
                 self._refuse_stream(request, wanted, DENIED)
                 return
-            stream = self.streams.open(request, self._position(wanted), wanted.consumer_id)
+            position = self._position(wanted)
+            chain = None
+            if wanted.smart_modules:
+                modules = self.context.smart_modules
+                chain = await self.work.run(partial(modules.open, wanted.smart_modules, {}))
+            if self.is_closed and chain is not None:
+                chain.close()
+                return
+            stream = self.streams.open(request, position, wanted.consumer_id, chain)
         except KafscaleError as problem:
             self.note_refusal(request, problem)
             self._refuse_stream(request, wanted, error_of(problem))
@@ -139,21 +152,16 @@ class DataSession(FluvioSession):
 
     def _position(self, wanted: StreamFetchRequest) -> PartitionRead:
         """Where a stream begins. Raises what is wrong with the request."""
-        if wanted.smart_modules:
-            raise InvalidRequest(
-                "SmartModules are not supported: this cluster runs no programs on records"
-            )
         if len(self.streams) >= _MOST_STREAMS:
             raise InvalidRequest(f"a connection has at most {_MOST_STREAMS} streams")
         topic = self.engine.topics.get(wanted.topic)
         topic.place(wanted.partition)  # UnknownTopic if there is no such partition
-        committed = wanted.isolation == stream_fetch.READ_COMMITTED
         return PartitionRead(
             topic,
             wanted.partition,
             wanted.fetch_offset,
             max(1, min(wanted.max_bytes, _LARGEST_ANSWER_BYTES)),
-            isolation=READ_COMMITTED if committed else READ_UNCOMMITTED,
+            isolation=READ_COMMITTED,  # whatever is asked for: decision 68
         )
 
     def _refuse_stream(

@@ -9,6 +9,7 @@ Next door: what an answer holds (records/outgoing.py), news of a partition
 """
 
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
@@ -16,9 +17,11 @@ from msgspec.structs import replace
 from kafscale.access.quotas import QuotaKey
 from kafscale.engine.partitions.reads import PartitionRead, ReadResult
 from kafscale.engine.topics.topic import Topic
-from kafscale.gateways.fluvio.errors import error_of
+from kafscale.gateways.fluvio.errors import DENIED, error_of
 from kafscale.gateways.fluvio.records import outgoing
 from kafscale.gateways.fluvio.records.outgoing import OpenedBatch
+from kafscale.gateways.fluvio.smart_modules.chains import ModuleChain
+from kafscale.model.access import AccessOperation, ResourceType
 from kafscale.model.buffers import Buffer
 from kafscale.model.errors import KafscaleError, OffsetOutOfRange
 from kafscale.records import batch
@@ -40,6 +43,7 @@ class Stream:
     """One stream of a partition."""
 
     __slots__ = (
+        "_chain",
         "_has_credit",
         "_is_over",
         "_is_queued",
@@ -60,12 +64,14 @@ class Stream:
         stream_id: int,
         position: PartitionRead,
         consumer_id: str | None,
+        chain: ModuleChain | None,
     ) -> None:
-        """Begin at `position`, with credit for one answer."""
+        """Begin at `position`, with credit for one answer. `chain`: what records go through."""
         assert isinstance(position.topic, Topic)
         self._streams = streams
         self._session = session
         self._request = request
+        self._chain = chain
         self.stream_id = stream_id
         self.topic = position.topic
         self.consumer_id = consumer_id
@@ -96,17 +102,23 @@ class Stream:
         """End the stream."""
         self._is_over = True
         self.subscription.close()
+        if self._chain is not None:
+            self._chain.close()
 
     async def deliver(self) -> None:
         """Send one answer, if there is something to send."""
         position = self.subscription.position
         log_start = -1
+        if not self._may_read():
+            self._is_queued = False
+            self._end(DENIED, log_start)
+            return
         try:
             result = await self.subscription.read(position.max_bytes)
             log_start = result.start
             if result.error is not None:
                 raise result.error
-            pieces, end = await self._convert(position, result)
+            pieces, end, error = await self._convert(position, result)
         except KafscaleError as problem:
             self._refuse(problem, position.offset, log_start)
             return
@@ -116,19 +128,41 @@ class Stream:
             return
         if end > position.offset:
             self._has_credit = False
-            self._answer(result.high, result.start, pieces)
+            self._answer(result.high, result.start, pieces, error)
             size = sum(map(len, pieces))
             self._session.charge(self._request, QuotaKey.CONSUMED_BYTES, size)
             reads = self._session.engine.metrics.reads_of(self.topic.name)
             reads.read(position.partition, result.from_memory, result.read_s)
+            self.topic.fetched_bytes += size
+            if error is not None:
+                self._streams.end(self)
         else:
             await self._session.engine.turns.next()
             self.go_on()
 
+    def _may_read(self) -> bool:
+        """A stream may last for days: what its client may do is asked for every answer."""
+        return self._session.allows(
+            self._request, AccessOperation.READ, ResourceType.TOPIC, self.topic.name
+        )
+
     async def _convert(
         self, position: PartitionRead, result: ReadResult
-    ) -> tuple[list[Buffer], int]:
-        """The batches of an answer, and the offset behind them."""
+    ) -> tuple[list[Buffer], int, FluvioError | None]:
+        """The batches of an answer, the offset behind them, and what a SmartModule objects to."""
+        start = position.offset
+        runs, end = await self._runs(position, result)
+        error = None
+        if self._chain is not None:
+            work = partial(self._chain.process, runs)
+            runs, error, stopped = await self._session.work.run(work)
+            end = end if error is None else stopped
+        return outgoing.record_set(runs, start, end), end, error
+
+    async def _runs(
+        self, position: PartitionRead, result: ReadResult
+    ) -> tuple[list[outgoing.OffsetRun], int]:
+        """What was read, cut where offsets are missing, and the offset behind it."""
         start = end = position.offset
         runs: list[outgoing.OffsetRun] = []
         size = 0
@@ -141,8 +175,8 @@ class Stream:
                 end = header.next_offset
                 size += len(opened.data)
                 if size >= position.max_bytes:
-                    return outgoing.record_set(runs, start, end), end
-        return outgoing.record_set(runs, start, end), end
+                    return runs, end
+        return runs, end
 
     async def _open(self, header: BatchHeader, stored: memoryview) -> OpenedBatch:
         if header.is_control:
@@ -167,8 +201,12 @@ class Stream:
             error = FluvioError(FluvioCode.TOPIC_DELETED)
         self._session.note_refusal(self._request, problem)
         self._session.engine.metrics.reads_of(self.topic.name).refused(self.partition)
-        self._streams.end(self)
-        self._answer(-1, log_start, [], error)
+        self._end(error, log_start)
+
+    def _end(self, error: FluvioError, log_start: int) -> None:
+        if not self._is_over:
+            self._streams.end(self)
+            self._answer(-1, log_start, [], error)
 
     def _answer(
         self, high: int, log_start: int, pieces: list[Buffer], error: FluvioError | None = None
@@ -202,11 +240,15 @@ class Streams:
         return len(self._by_id)
 
     def open(
-        self, request: FluvioRequest, position: PartitionRead, consumer_id: str | None
+        self,
+        request: FluvioRequest,
+        position: PartitionRead,
+        consumer_id: str | None,
+        chain: ModuleChain | None = None,
     ) -> Stream:
         """Begin a stream; its first answer comes as soon as there is one."""
         self._given_ids += 1
-        stream = Stream(self, self._session, request, self._given_ids, position, consumer_id)
+        stream = Stream(self, self._session, request, self._given_ids, position, consumer_id, chain)
         self._by_id[stream.stream_id] = stream
         return stream
 

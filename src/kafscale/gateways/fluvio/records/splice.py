@@ -57,6 +57,7 @@ def _record_to_kafka(data: bytes, at: i64, index: i64, out: bytearray) -> i64:
     if time_end - begin > 11:
         return BROKEN
     at = _after_number(data, at)  # the offset delta: clients count without it
+    tag_at = at
     has_key: i64 = data[at]
     at += 1
     key_at = at
@@ -84,12 +85,10 @@ def _record_to_kafka(data: bytes, at: i64, index: i64, out: bytearray) -> i64:
     if has_key == _NO_KEY:
         size += 1
     _put(out, size << 1)
-    out += data[begin:time_end]
-    _put(out, index << 1)
+    _put_head(data, begin, time_end, tag_at, index, out)
     if has_key == _NO_KEY:
         out.append(_NULL)
-    out += data[key_at:value_end]
-    out.append(0)
+    _put_tail(data, key_at, value_end, end, out)
     return end
 
 
@@ -168,6 +167,7 @@ def _record_to_fluvio(
         raw, at = _longer(data, at, raw)
     if raw != delta << 1:
         return start
+    delta_end = at
     key_at = at
     raw = data[at]
     at += 1
@@ -203,17 +203,40 @@ def _record_to_fluvio(
         size += 1
     _put(out, size << 1)
     if keep_times:
-        out += data[begin:time_end]
+        _put_head(data, begin, time_end, delta_end, index, out)
     else:
         out.append(data[begin])
         out.append(0)
-    _put(out, index << 1)
+        _put(out, index << 1)
     out.append(has_key)
-    out += data[key_at:value_end]
-    if not has_value:
+    if has_value:
+        _put_tail(data, key_at, value_end, end, out)
+    else:
+        out += data[key_at:value_end]
         out.append(0)
-    out.append(0)
+        out.append(0)
     return end
+
+
+def _put_head(
+    data: bytes, begin: i64, time_end: i64, delta_end: i64, index: i64, out: bytearray
+) -> None:
+    """Append attributes, time delta and `index`: in one piece if the data has the same number."""
+    raw: i64 = data[time_end]
+    if (raw == index << 1 and raw <= 0x7F) or _is_number(data, time_end, delta_end, index << 1):
+        out += data[begin:delta_end]
+    else:
+        out += data[begin:time_end]
+        _put(out, index << 1)
+
+
+def _put_tail(data: bytes, key_at: i64, value_end: i64, end: i64, out: bytearray) -> None:
+    """Append key and value and no headers: in one piece if the data has none."""
+    if end - value_end == 1 and data[value_end] == 0:
+        out += data[key_at:end]
+    else:
+        out += data[key_at:value_end]
+        out.append(0)
 
 
 def _after_number(data: bytes, at: i64) -> i64:
@@ -234,6 +257,16 @@ def _longer(data: bytes, at: i64, raw: i64) -> tuple[i64, i64]:
             return raw, at
         shift += 7
     raise IndexError  # no length or delta has so many bytes
+
+
+def _is_number(data: bytes, at: i64, end: i64, raw: i64) -> bool:
+    """Whether these bytes are `raw`, written as shortly as it can be."""
+    while raw > 0x7F:
+        if at >= end or data[at] != raw & 0x7F | 0x80:
+            return False
+        at += 1
+        raw >>= 7
+    return at + 1 == end and data[at] == raw
 
 
 def _width(number: i64) -> i64:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kafscale.gateways.kafka import resources
+from kafscale.gateways.kafka.access.authorization import may_describe
 from kafscale.gateways.kafka.access.requirements import (
     CODE_OF,
     EachRow,
@@ -142,10 +143,7 @@ class FetchTopics:
                 fetch.FetchableTopicResponse(
                     row.topic,
                     row.topic_id,
-                    [
-                        fetch.PartitionData(one.partition, CODE_OF[_TOPIC], high_watermark=-1)
-                        for one in row.partitions
-                    ],
+                    [_unread(one.partition) for one in row.partitions],
                 )
                 for row in denied
             ]
@@ -158,6 +156,38 @@ class FetchTopics:
         topics = {topic for topic, _ in session.partitions} if session is not None else set()
         names = (one if isinstance(one, str) else _name_by_id(call, one) for one in topics)
         return any(is_denied(call, _READ, _TOPIC, name) for name in names)
+
+
+@dataclass(frozen=True, slots=True)
+class SharedTopics:
+    """READ on the topics that a share session names by their ids; each gets its own answer."""
+
+    refused: Callable[[Any, ErrorCode], Any]
+
+    def check(self, call: Call) -> Message | None:
+        """See call.Requirement."""
+        request = call.message
+        request.topics, denied = split(
+            call, _READ, _TOPIC, request.topics, lambda row: _name_by_id(call, row.topic_id)
+        )
+        if denied:
+            answers = [self.refused(row, CODE_OF[_TOPIC]) for row in denied]
+            call.amend(lambda response: response.responses.extend(answers))
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribedTopics:
+    """A client may subscribe by name only to topics that it may know of."""
+
+    refused: Callable[[Call, ErrorCode], Message]
+
+    def check(self, call: Call) -> Message | None:
+        """Answer at once if a topic is not the client's to see."""
+        names = call.message.subscribed_topic_names or ()
+        if all(may_describe(call, name) for name in names):
+            return None
+        return self.refused(call, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
 class DeletedTopics:
@@ -310,6 +340,12 @@ class FetchedOffsets:
             ]
 
         call.amend(amend)
+
+
+def _unread(partition: int) -> fetch.PartitionData:
+    """No records, not null: librdkafka takes null for a broken answer, and asks without end."""
+    code = CODE_OF[_TOPIC]
+    return fetch.PartitionData(partition, code, high_watermark=-1, records=b"")
 
 
 def _uncommitted(row: Any, code: ErrorCode) -> offset_fetch.OffsetFetchResponseTopic:

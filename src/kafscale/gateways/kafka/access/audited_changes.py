@@ -78,6 +78,18 @@ def _deleted_offsets(request: Any, response: Any) -> Iterator[AuditedRow]:
             yield "GROUP", name, one.error_code
 
 
+def _share_offsets(request: Any, response: Any) -> Iterator[AuditedRow]:
+    if response.error_code or not response.responses:
+        yield "GROUP", request.group_id, response.error_code
+    for row in response.responses:
+        if not hasattr(row, "partitions"):
+            yield "GROUP", f"{request.group_id} {row.topic_name}", row.error_code
+            continue
+        for one in row.partitions:
+            name = f"{request.group_id} {row.topic_name}-{one.partition_index}"
+            yield "GROUP", name, one.error_code
+
+
 def _created_acls(request: Any, response: Any) -> Iterator[AuditedRow]:
     for acl, result in zip(request.creations, response.results, strict=False):
         yield "ACL", _acl_text(acl, acl.resource_name), result.error_code
@@ -131,6 +143,8 @@ CHANGES: Final[dict[int, AuditedChange]] = {
     47: AuditedChange("DELETE", _deleted_offsets),
     49: AuditedChange("ALTER_CONFIGS", _entities),
     51: AuditedChange("ALTER", _named("USER", "results", "user")),
+    91: AuditedChange("ALTER", _share_offsets),
+    92: AuditedChange("DELETE", _share_offsets),
 }
 
 

@@ -121,6 +121,12 @@ def by_group(request: Any) -> str:
     return name
 
 
+def by_transactional_id(request: Any) -> str:
+    """The transactional id of a request about one."""
+    name: str = request.transactional_id
+    return name
+
+
 def partition_indexes_of(row: Any) -> list[int]:
     """The partitions of a topic whose rows call their number `partition_index`."""
     return [partition.partition_index for partition in row.partitions]

@@ -1,6 +1,7 @@
 """ApiVersions: API 18, versions 0-4.
 
-v3  the client names itself; an illegal name gets INVALID_REQUEST
+v3  the client names itself; an illegal name gets INVALID_REQUEST. The answer has the features that
+    all brokers know
 A version that this broker does not know is answered in version 0 with UNSUPPORTED_VERSION and the
 list.
 """
@@ -11,12 +12,15 @@ from typing import Final
 
 from kafscale.gateways.kafka.calls import client_errors
 from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement
+from kafscale.gateways.kafka.calls.features import FEATURES, levels_of
 from kafscale.gateways.kafka.calls.request_order import FREE
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
 )
 
 API_KEY: Final = ApiVersionsRequest.api_key
@@ -38,7 +42,21 @@ def answer(call: Call) -> Answer:
             call, "illegal_software_name", repr(request.client_software_name[:100])
         )
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-    return ApiVersionsResponse(api_keys=_rows(call.context.offered))
+    # Only from version 4 on may the lowest level be 0: earlier clients take that for an error.
+    lowest_shown = 0 if call.version >= 4 else 1
+    return ApiVersionsResponse(
+        api_keys=_rows(call.context.offered),
+        supported_features=[
+            SupportedFeatureKey(one.name, one.lowest, one.highest)
+            for one in FEATURES
+            if one.lowest >= lowest_shown
+        ],
+        finalized_features_epoch=call.engine.cluster.generation,
+        finalized_features=[
+            FinalizedFeatureKey(one.name, level, level)
+            for one, level in levels_of(call.engine.cluster).items()
+        ],
+    )
 
 
 def unsupported(offered: Iterable[tuple[int, range]]) -> ApiVersionsResponse:

@@ -2,11 +2,11 @@
 
 v1  where a value comes from, and its synonyms; v3 types and documentation
 Topics have every setting that Kafka knows. A broker shows the settings that Kafka's tools look
-for; all of them are read-only. Loggers, groups and subscriptions of client metrics have no settings
-here, so their lists are empty.
+for; all of them are read-only. A group has the settings that Kafka gives groups. Loggers and
+subscriptions of client metrics have no settings here, so their lists are empty.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from kafscale.gateways.kafka import resources
@@ -16,6 +16,7 @@ from kafscale.gateways.kafka.calls.request_order import READS_TOPICS
 from kafscale.model.access import AccessOperation
 from kafscale.model.broker_configs import BROKER_NAME_OF, BrokerConfig
 from kafscale.model.errors import InvalidRequest, KafscaleError
+from kafscale.model.group_configs import GROUP_CONFIGS, GroupConfig
 from kafscale.model.topic_configs import TOPIC_CONFIGS, TopicConfig
 from kafscale.wire.kafka.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -36,6 +37,7 @@ REQUIREMENTS: Final[tuple[Requirement, ...]] = (
 _FROM_TOPIC: Final = 1
 _FROM_BROKER: Final = 4
 _FROM_DEFAULT: Final = 5
+_FROM_GROUP: Final = 8
 
 
 def answer(call: Call) -> Answer:
@@ -82,6 +84,9 @@ def _describe(call: Call, resource: DescribeConfigsResource) -> list[DescribeCon
             if not resource.resource_name:
                 raise InvalidRequest("the name of the resource is empty")
             rows = []
+            if resource.resource_type == resources.GROUP:
+                settings = call.engine.groups.configs.of(resource.resource_name)
+                rows = [_of_group(settings.own, config) for config in GROUP_CONFIGS.values()]
         case other:
             raise InvalidRequest(f"resources of type {other} have no settings here")
     wanted = set(resource.configuration_keys or ())
@@ -109,6 +114,19 @@ def _of_topic(
     levels.append((broker_name, config.default, _FROM_DEFAULT))
     return DescribeConfigsResourceResult(
         name=name,
+        value=levels[0][1],
+        config_source=levels[0][2],
+        synonyms=[DescribeConfigsSynonym(*level) for level in levels],
+        config_type=config.type.value,
+        documentation=config.doc,
+    )
+
+
+def _of_group(own: Mapping[str, str], config: GroupConfig) -> DescribeConfigsResourceResult:
+    levels = [(config.name, own[config.name], _FROM_GROUP)] if config.name in own else []
+    levels.append((config.name, config.default, _FROM_DEFAULT))
+    return DescribeConfigsResourceResult(
+        name=config.name,
         value=levels[0][1],
         config_source=levels[0][2],
         synonyms=[DescribeConfigsSynonym(*level) for level in levels],

@@ -1,7 +1,8 @@
-"""DescribeGroups: API 15, versions 0-5.
+"""DescribeGroups: API 15, versions 0-6.
 
-v4  static members show their name
-A group that does not exist is Dead, without an error.
+v4  static members show their name; v6 a group that does not exist is an error
+Before version 6 such a group is Dead, without an error. Consumer groups do not exist for this API:
+tools ask for them by ConsumerGroupDescribe.
 """
 
 from typing import Final
@@ -9,12 +10,12 @@ from typing import Final
 from kafscale.gateways.kafka.access.authorization import authorized_operations
 from kafscale.gateways.kafka.access.requirements import EachRow, itself
 from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement
-from kafscale.gateways.kafka.calls.errors import coordinator_code_of
+from kafscale.gateways.kafka.calls.errors import coordinator_code_of, words_of
 from kafscale.gateways.kafka.calls.request_order import READS_GROUPS
-from kafscale.groups.machine import Group
-from kafscale.groups.states import GroupState
+from kafscale.groups.classic.machine import ClassicGroup
+from kafscale.groups.classic.states import GroupState
 from kafscale.model.access import AccessOperation, ResourceType
-from kafscale.model.errors import KafscaleError
+from kafscale.model.errors import GroupNotFound, KafscaleError
 from kafscale.wire.kafka.messages.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
@@ -32,9 +33,11 @@ REQUIREMENTS: Final[tuple[Requirement, ...]] = (
         "groups",
         itself,
         "groups",
-        lambda row, code: DescribedGroup(code, row),
+        lambda row, code: DescribedGroup(code, group_id=row),
     ),
 )
+
+_NOT_FOUND_FROM: Final = 6
 
 
 def answer(call: Call) -> Answer:
@@ -57,19 +60,25 @@ async def _answer(call: Call) -> DescribeGroupsResponse:
 async def _describe(call: Call, group_id: str) -> DescribedGroup:
     try:
         group = await call.engine.groups.describe(group_id)
+        if call.version >= _NOT_FOUND_FROM and not isinstance(group, ClassicGroup):
+            raise GroupNotFound(f"there is no classic group {group_id!r}")
     except KafscaleError as problem:
         code = coordinator_code_of(problem)
-        return DescribedGroup(code, group_id, GroupState.DEAD.value)
-    if group is None:
-        return DescribedGroup(0, group_id, GroupState.DEAD.value)
+        return DescribedGroup(code, words_of(problem), group_id, GroupState.DEAD.value)
+    if not isinstance(group, ClassicGroup):
+        return DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
     # During a rebalance protocol and assignments are not decided.
     protocol = group.protocol if group.state is GroupState.STABLE else ""
     return DescribedGroup(
-        0, group_id, group.state.value, group.protocol_type, protocol, _members(group, protocol)
+        group_id=group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type,
+        protocol_data=protocol,
+        members=_members(group, protocol),
     )
 
 
-def _members(group: Group, protocol: str) -> list[DescribedGroupMember]:
+def _members(group: ClassicGroup, protocol: str) -> list[DescribedGroupMember]:
     return [
         DescribedGroupMember(
             member.member_id,

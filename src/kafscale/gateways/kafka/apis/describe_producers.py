@@ -1,4 +1,7 @@
-"""DescribeProducers: API 61, version 0. The idempotent producers that a partition remembers."""
+"""DescribeProducers: API 61, version 0. The idempotent producers that a partition remembers.
+
+The coordinator epoch is the number of the producer's last transaction that ended here.
+"""
 
 from typing import Final
 
@@ -60,9 +63,10 @@ async def _describe(call: Call, name: str, number: int) -> PartitionResponse:
             state = ProducerState(
                 producer_id=producer.producer_id,
                 producer_epoch=producer.epoch,
-                last_sequence=producer.marks[-1].last_sequence,
+                last_sequence=producer.last_sequence,
                 last_timestamp=producer.last_ms,
-                coordinator_epoch=-1,  # no transactions
+                coordinator_epoch=producer.last_turn,
+                current_txn_start_offset=producer.open_first,
             )
             result.active_producers.append(state)
     except KafscaleError as problem:

@@ -35,7 +35,7 @@ def answer(call: Call) -> Answer:
 
 async def _answer(call: Call) -> DescribeUserScramCredentialsResponse:
     request: DescribeUserScramCredentialsRequest = call.message
-    if request.users is None:
+    if not request.users:  # as Apache Kafka: none named are all, by null or by an empty list
         names = Counter(call.engine.credentials.users())
     else:
         names = Counter(user.name for user in request.users)

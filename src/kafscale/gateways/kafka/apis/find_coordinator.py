@@ -1,15 +1,12 @@
-"""FindCoordinator: API 10, versions 0-4.
+"""FindCoordinator: API 10, versions 0-5.
 
 v0  the coordinator of a group; v1 or of a transactional id; v4 several keys at once
-Every group has one coordinator among the brokers. Transactions are not supported: a client that
-asks for the coordinator of one gets a final error, so that it gives up at once. Decision 10 says
-why it is this one.
+Every group and every transactional id has one coordinator among the brokers.
 """
 
 from typing import Final
 
 from kafscale.gateways.kafka.access.api_requirements import CoordinatorKeys
-from kafscale.gateways.kafka.calls import client_errors
 from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement
 from kafscale.gateways.kafka.calls.request_order import FREE
 from kafscale.wire.kafka.errors import ErrorCode
@@ -53,16 +50,18 @@ async def _locate_each(call: Call) -> FindCoordinatorResponse:
 
 
 def _locate(call: Call, key_type: int, key: str) -> Coordinator:
-    if key_type == _GROUP:
-        node = call.engine.cluster.coordinator_of(key)
+    if key_type in (_GROUP, _TRANSACTION):
+        if key_type == _GROUP:
+            node = call.engine.cluster.coordinator_of(key)
+        elif not key:
+            why = "a transactional id has at least one character"
+            return Coordinator(key, -1, "", -1, ErrorCode.INVALID_REQUEST, why)
+        else:
+            node = call.engine.transactions.coordinator_of(key)
         for coordinator, endpoint in call.reachable([node] if node is not None else []):
             return Coordinator(key, coordinator.broker_id, endpoint.host, endpoint.port)
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE
         return Coordinator(key, -1, "", -1, code, "no broker coordinates it now")
     code = ErrorCode.INVALID_REQUEST
     why = f"there is no key type {key_type}"
-    if key_type == _TRANSACTION:
-        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        why = "transactions are not supported"
-        client_errors.note_transaction(call, key)
     return Coordinator(key, -1, "", -1, code, why)

@@ -11,10 +11,10 @@ from typing import Final
 
 from kafscale.gateways.kafka import resources
 from kafscale.gateways.kafka.access.api_requirements import ConfigResources
-from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement
+from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement, in_time
 from kafscale.gateways.kafka.calls.request_order import CHANGES_TOPICS
 from kafscale.model.access import AccessOperation
-from kafscale.model.errors import InvalidRequest, InvalidTopicConfig
+from kafscale.model.errors import InvalidGroupConfig, InvalidRequest, InvalidTopicConfig
 from kafscale.model.topic_configs import TOPIC_CONFIGS, ConfigType
 from kafscale.wire.kafka.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -57,6 +57,9 @@ async def _alter(call: Call, resource: AlterConfigsResource) -> None:
         if resource.resource_name:  # no name means all brokers
             resources.check_broker(call, resource.resource_name)
         return
+    if resource.resource_type == resources.GROUP:
+        await _alter_group(call, resource)
+        return
     resources.check_alterable(resource)
     defaults = call.engine.topics.default_configs()
 
@@ -67,6 +70,23 @@ async def _alter(call: Call, resource: AlterConfigsResource) -> None:
         return new
 
     await resources.alter(call, resource.resource_name, change)
+
+
+async def _alter_group(call: Call, resource: AlterConfigsResource) -> None:
+    if not resource.resource_name:
+        raise InvalidRequest("the name of the group is empty")
+
+    def change(old: Mapping[str, str]) -> Mapping[str, str]:
+        new: dict[str, str | None] = dict(old)
+        for row in resource.configs:
+            if row.config_operation not in (ConfigOperation.SET, ConfigOperation.DELETE):
+                raise InvalidGroupConfig(f"{row.name}: no setting of a group is a list")
+            _apply(row, new, {})
+        return {name: value for name, value in new.items() if value is not None}
+
+    configs, only_check = call.engine.groups.configs, call.message.validate_only
+    work = configs.change(resource.resource_name, change, only_check=only_check)
+    await in_time(call, work, resources.ALTERED_WITHIN_S)
 
 
 def _only_deletes(resource: AlterConfigsResource) -> bool:

@@ -13,7 +13,8 @@ from kafscale.gateways.kafka.access.requirements import WholeRequest, by_group
 from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement
 from kafscale.gateways.kafka.calls.request_order import CHANGES_MEMBERS
 from kafscale.gateways.kafka.groups.group_requests import code_of_outcome, require_loaded
-from kafscale.groups.events import GroupOutcome, Join, Joined, Rejected
+from kafscale.groups.classic.events import Join, Joined
+from kafscale.groups.events import GroupOutcome, Rejected
 from kafscale.model.access import AccessOperation, ResourceType
 from kafscale.model.errors import KafscaleError
 from kafscale.wire.kafka.errors import ErrorCode

@@ -1,7 +1,7 @@
 """ListConfigResources: API 74, versions 0-1.
 
 v0  subscriptions of client metrics: there are none
-v1  resources of every type: topics, brokers and loggers. No group has settings of its own.
+v1  resources of every type: topics, brokers, loggers, and groups with settings of their own
 """
 
 from collections.abc import Callable, Iterable
@@ -41,6 +41,10 @@ def _list_brokers(call: Call) -> Iterable[str]:
     return (str(node.broker_id) for node in call.engine.cluster.nodes())
 
 
+def _list_groups(call: Call) -> Iterable[str]:
+    return call.engine.groups.configs
+
+
 def _list_nothing(call: Call) -> Iterable[str]:
     return ()
 
@@ -50,7 +54,7 @@ _NAMES_OF: Final[dict[int, Callable[[Call], Iterable[str]]]] = {
     resources.BROKER: _list_brokers,
     resources.BROKER_LOGGER: _list_brokers,
     resources.CLIENT_METRICS: _list_nothing,
-    resources.GROUP: _list_nothing,
+    resources.GROUP: _list_groups,
 }
 
 

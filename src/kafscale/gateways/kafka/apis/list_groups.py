@@ -1,6 +1,6 @@
 """ListGroups: API 16, versions 0-5.
 
-v4  only groups in some states; v5 only groups of some types: all are classic here
+v4  only groups in some states; v5 only groups of some types
 """
 
 from typing import Final
@@ -21,8 +21,6 @@ VERSIONS: Final = ListGroupsRequest.versions
 ORDER: Final = READS_GROUPS
 REQUIREMENTS: Final[tuple[Requirement, ...]] = (ListedGroups(),)
 
-_TYPE: Final = "classic"
-
 
 def answer(call: Call) -> Answer:
     """List the groups that pass the filters."""
@@ -38,8 +36,9 @@ async def _answer(call: Call) -> ListGroupsResponse:
     except KafscaleError as problem:
         return ListGroupsResponse(error_code=coordinator_code_of(problem))
     rows = [
-        ListedGroup(group.group_id, group.protocol_type, group.state, _TYPE)
+        ListedGroup(group.group_id, group.protocol_type, group.state, group.group_type)
         async for group in call.each(groups)
-        if (not states or group.state.lower() in states) and (not types or _TYPE in types)
+        if (not states or group.state.lower() in states)
+        and (not types or group.group_type in types)
     ]
     return ListGroupsResponse(groups=rows)

@@ -91,8 +91,9 @@ async def _fill(
 ) -> None:
     partitions = call.engine.partitions
     partition = requested.partition_index
+    isolation = isolation_of(call)
     start, end, leader_epoch = await partitions.bounds(
-        topic, partition, requested.current_leader_epoch, isolation_of(call)
+        topic, partition, requested.current_leader_epoch, isolation
     )
     asked = requested.timestamp
     if asked < 0 and call.version < _SINCE.get(asked, _NEVER):
@@ -102,9 +103,9 @@ async def _fill(
     elif asked in (_EARLIEST, _EARLIEST_LOCAL):
         row.offset = start
     elif asked == _GREATEST_TIME:
-        _set_offset(row, await partitions.newest_by_time(topic, partition))
+        _set_offset(row, await partitions.newest_by_time(topic, partition, isolation))
     elif asked >= 0:  # the other questions are about remote storage and find no offset
-        _set_offset(row, await partitions.offset_at(topic, partition, asked))
+        _set_offset(row, await partitions.offset_at(topic, partition, asked, isolation))
     if row.offset >= 0:
         row.leader_epoch = leader_epoch
     if call.version == 0:

@@ -1,6 +1,6 @@
-"""OffsetCommit: API 8, versions 0-8.
+"""OffsetCommit: API 8, versions 0-9.
 
-v1  generation and member; v6 leader epochs
+v1  generation and member; v6 leader epochs; v9 members of consumer groups
 Members commit in their generation; other clients can commit only while the group has no members.
 Retention times and timestamps are ignored: a setting of the broker says how long offsets are kept.
 """

@@ -1,8 +1,9 @@
-"""Produce: API 0, versions 0-9.
+"""Produce: API 0, versions 0-12.
 
 v0-2  go by the magic byte: the old message formats are converted, format 2 is taken as it is
 v3    exactly one batch of message format 2 per partition
 v7    zstd
+v12   the partitions of a transaction need not be registered before
 acks  all and 1 are answered after the commit (topics may opt for an early answer to acks=1),
       0 never; an error then closes the connection
 """
@@ -25,18 +26,22 @@ from kafscale.gateways.kafka.calls.call import (
 )
 from kafscale.gateways.kafka.calls.errors import code_of, words_of
 from kafscale.gateways.kafka.calls.request_order import APPENDS_RECORDS
-from kafscale.gateways.kafka.records import record_sets
+from kafscale.gateways.kafka.calls.transaction_errors import produce_code_of
+from kafscale.gateways.kafka.records import record_sets, transactional_sets
 from kafscale.gateways.kafka.records.record_sets import ZSTD_FROM
+from kafscale.gateways.kafka.records.transactional_sets import REGISTERS_FROM
 from kafscale.log.writer.types import CommitOutcome
 from kafscale.model.access import AccessOperation, ResourceType
 from kafscale.model.errors import (
     InvalidRecord,
-    InvalidRequest,
+    InvalidTopicName,
     KafscaleError,
     OutcomeUnknown,
     UnknownProducer,
     UnpacksTooMuch,
 )
+from kafscale.model.names import is_internal
+from kafscale.records.validation import is_transactional
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -84,9 +89,10 @@ class _Pending(NamedTuple):
 def prepare(call: Call) -> Coroutine[Any, Any, None] | None:
     """Do what takes time. Later requests wait for it, so that batches keep their order.
 
-    It opens logs that are not open, and checks record sets that take long.
+    It opens logs that are not open, and checks record sets that take long. The batches of a
+    transaction wait until their partitions are registered.
     """
-    if call.is_long:
+    if call.is_long or call.message.transactional_id is not None:
         return _prepare_in_turns(call)
     closed = [
         place for topic_data in call.message.topic_data for place in _closed(call, topic_data)
@@ -123,6 +129,8 @@ async def _prepare_in_turns(call: Call) -> None:
     sets = [one async for one in call.each(record_sets.each_set(call))]
     call.checked = {}
     await _prepare(call, list(closed), sets)
+    if call.message.transactional_id is not None:
+        call.refused = await transactional_sets.admit(call)
 
 
 def answer(call: Call) -> Answer:
@@ -205,6 +213,8 @@ def _row(
         _append(call, topic, name, data, place, row, produced.pending)
     except KafscaleError as problem:
         _refuse(row, problem)
+        if call.message.transactional_id is not None:
+            row.error_code = produce_code_of(problem, knows_waiting=call.version >= REGISTERS_FROM)
         client_errors.note(call, problem)
         produced.failed = produced.failed or words_of(problem)
     return row
@@ -220,24 +230,35 @@ def _append(
     pending: list[_Pending],
 ) -> None:
     request: ProduceRequest = call.message
-    if request.acks not in (_ALL, _EARLY, _NO_ANSWER):
+    is_unanswered = request.acks == _NO_ANSWER and request.transactional_id is not None
+    if request.acks not in (_ALL, _EARLY, _NO_ANSWER) or is_unanswered:
         row.error_code = ErrorCode.INVALID_REQUIRED_ACKS
         client_errors.note_bad(call, "invalid_required_acks", f"acks={request.acks}")
         return
-    if request.transactional_id is not None:
-        raise InvalidRequest("transactions are not supported")
     records = data.records
     assert records is None or isinstance(records, memoryview)  # as decoding gives them
+    if request.transactional_id is not None:
+        transactional_sets.require_admitted(call, place)
+    elif is_transactional(records):
+        row.error_code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        client_errors.note_bad(call, "no_transactional_id", f"{name}-{data.index}")
+        return
     if topic is None:
         call.engine.partitions.note_refused(name, data.index, records)
         topic = call.engine.topics.get(name)
+    if is_internal(name):
+        raise InvalidTopicName(f"only brokers write to {name}")
     if (tell := call.engine.metrics.log_received) is not None:
         tell(name, data.index, len(records or b""))
     checked = call.checked.get(place) if call.checked is not None else None
     sets: Sequence[memoryview | None] = (
         [records] if checked is None else _batches(call, name, data, checked)
     )
-    early = request.acks == _NO_ANSWER or (request.acks == _EARLY and topic.settings.acks1_buffered)
+    early = request.acks == _NO_ANSWER or (
+        request.acks == _EARLY
+        and topic.settings.acks1_buffered
+        and request.transactional_id is None  # rule T17
+    )
     for number, records in enumerate(sets):
         stored = call.engine.partitions.append(
             topic,

@@ -12,6 +12,7 @@ from kafscale.gateways.client_log import ClientLog
 from kafscale.gateways.kafka.calls.fetch_sessions import FetchSessions
 from kafscale.gateways.kafka.calls.login import Login
 from kafscale.gateways.kafka.calls.request_order import Standing
+from kafscale.gateways.kafka.calls.share_sessions import ShareSessions
 from kafscale.gateways.workers import Workers, WorkQueue
 from kafscale.model.access import (
     ANONYMOUS,
@@ -24,6 +25,7 @@ from kafscale.model.access import (
 from kafscale.model.audit import Audit, AuditEvent, NoAudit
 from kafscale.model.endpoints import PLAINTEXT, Endpoint
 from kafscale.model.errors import KafscaleError, OutcomeUnknown
+from kafscale.model.tenancy import Tenancy
 from kafscale.wire.kafka.schema import Message
 
 _LEAST_S: Final = 1.0
@@ -48,6 +50,8 @@ class KafkaContext:
     workers: Workers = field(default_factory=Workers)
     authorizer: Authorizer = field(default_factory=AllowAll)
     audit: Audit = field(default_factory=NoAudit)
+    tenancy: Tenancy = field(default_factory=Tenancy)
+    share_sessions: ShareSessions = field(default_factory=ShareSessions)
 
 
 Place = tuple[int, int]  # of a record set: which topic of the request, which partition of that
@@ -82,12 +86,19 @@ class Call:
     principal: Principal = ANONYMOUS
     login: Login | None = None  # of a listener with SASL
     checked: dict[Place, CheckedSet] | None = None  # record sets that were checked early
+    refused: dict[Place, KafscaleError] | None = None  # batches that their transaction refuses
     is_long: bool = False  # has very many rows: it is worked on in pieces, see `each`
     until_s: float | None = None  # by the loop's clock; see `in_time`
     amendments: list[Amendment] | None = None  # of the answer, by what was not authorized
     limits: ClientLimits | None = None  # of the client's quotas, if there are any quotas
     throttle_s: float = 0.0  # how long the client must wait, by its quotas
     busy_s: float = 0.0  # of the event loop's time, where a quota limits it
+    # How the client writes names of topics, by the names that these are kept under: in its fetch
+    # sessions, and in this request if any name differs.
+    spelled: dict[str, str] = field(default_factory=dict)
+    # What is done when the connection has closed, by what it is for; of all requests.
+    at_close: dict[object, Callable[[], None]] = field(default_factory=dict)
+    spellings: dict[str, list[str]] | None = None
 
     @property
     def engine(self) -> Engine:

@@ -48,13 +48,6 @@ def note_ordinary(call: Call, reason: str, detail: str) -> None:
     _note(call, reason, detail, is_bad=False)
 
 
-def note_transaction(call: Call, transactional_id: str) -> None:
-    """Keep that a client wants transactions, which its operator must know of."""
-    client, name = call.client_id[:_MOST_NAME], transactional_id[:_MOST_NAME]
-    detail = f"transactions are not supported: client id {client!r}, transactional id {name!r}"
-    note_bad(call, "transaction", detail)
-
-
 def note_denied(
     call: Call, reason: str, operation: AccessOperation, kind: ResourceType, name: str
 ) -> None:

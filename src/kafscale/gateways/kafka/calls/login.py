@@ -17,9 +17,9 @@ import asyncio
 import math
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
-from kafscale.engine.access.authentication import Authentication, ClientIdentity, Exchange
+from kafscale.engine.access.authentication import ClientIdentity, Exchange
 from kafscale.model.clock import Clock
 from kafscale.model.errors import AuthenticationFailed
 
@@ -52,10 +52,18 @@ SERVED: Final[dict[LoginState, frozenset[int] | None]] = {
 }
 
 
+class Mechanisms(Protocol):
+    """The ways in which clients prove who they are."""
+
+    def begin(self, mechanism: str) -> Exchange:
+        """A conversation by a mechanism that the listener offers."""
+        ...
+
+
 class LoginRules(NamedTuple):
     """What a listener with SASL asks of its clients."""
 
-    authentication: Authentication
+    authentication: Mechanisms
     mechanisms: tuple[str, ...]
     timeout_s: float  # for the whole authentication
     failure_delay_s: float

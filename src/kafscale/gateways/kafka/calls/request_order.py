@@ -70,6 +70,10 @@ CHANGES_TOPICS: Final = _by_rows(
 )
 
 COMMITS_OFFSETS: Final = Standing(_OFFSETS, _TOPICS | _OFFSET_READS | _GROUPS | _GROUP_READS)
+# A transaction ends behind the records and offsets that the client has sent for it.
+ENDS_TRANSACTIONS: Final = Standing(
+    _RECORDS | _OFFSETS, _RECORDS | _RECORD_READS | _OFFSETS | _OFFSET_READS
+)
 READS_OFFSETS: Final = _by_rows(_OFFSET_READS, _TOPICS | _OFFSETS | _GROUPS)
 DELETES_OFFSETS: Final = _by_rows(
     _OFFSETS | _OFFSET_READS, _TOPICS | _OFFSETS | _OFFSET_READS | _GROUPS

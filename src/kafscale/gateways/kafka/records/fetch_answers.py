@@ -200,6 +200,7 @@ def _count(call: Call, reads: Sequence[PartitionRead], results: Sequence[ReadRes
             counts.refused(read.partition)
         elif result.batches:
             counts.read(read.partition, result.from_memory, result.read_s)
+            topic.fetched_bytes += result.size  # type: ignore[union-attr]  # it has counts
         else:
             counts[read.partition].answered.value += 1  # most of a thousand: not worth a call
 

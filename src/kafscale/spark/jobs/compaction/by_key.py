@@ -128,11 +128,15 @@ def _covers(reached: Mapping[int, int], work: Due) -> bool:
 
 
 def compacted(row: FoundLog) -> list[CompactedLanes]:
-    """The topics whose records go by key, and the lanes of the log that are theirs."""
+    """The topics whose records go by key, and the lanes of the log that are theirs.
+
+    Lanes with open or aborted transactions are left to the brokers.
+    """
     lanes: dict[str, tuple[TopicDescriptor, list[int]]] = {}
+    transactions = row.snapshot.transactions()
     for lane in row.snapshot.lanes():
         topic = row.whose.of(lane)
-        if topic is not None:
+        if topic is not None and not (lane in transactions and transactions[lane].hides_anything):
             lanes.setdefault(topic.name, (topic, []))[1].append(lane)
     topics = [
         CompactedLanes(selection.settings_of(topic), owned) for topic, owned in lanes.values()

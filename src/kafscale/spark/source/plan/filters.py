@@ -2,7 +2,8 @@
 
 Here: bounds on topic, partition, offset and time, taken from the filters Spark offers. They only
 ever prune; Spark filters the rows again, so a filter that is not understood costs time, nothing
-else. Upper bounds on time prune nothing: a batch knows its latest record, not its earliest.
+else. Upper bounds on time prune the files of tables, not the log: a batch there knows its latest
+record, not its earliest.
 Next door: their users (planning.py, source/source.py).
 """
 
@@ -23,6 +24,7 @@ class Bounds:
     first: int = 0
     until: int = LAST_OFFSET
     since_ms: int | None = None
+    until_ms: int | None = None
     prefixes: tuple[str, ...] = ()
 
     def allow_topic(self, topic: str) -> bool:
@@ -70,8 +72,12 @@ def _narrowed(bounds: Bounds, column: str, kind: str, value: Any) -> Bounds:
             return _between(bounds, min(numbers), max(numbers) + 1)
         case "offset", _ if isinstance(value, int):
             return _offset(bounds, kind, value)
-        case "timestamp", "EqualTo" | "GreaterThan" | "GreaterThanOrEqual":
+        case "timestamp", "GreaterThan" | "GreaterThanOrEqual":
             return _since(bounds, value)
+        case "timestamp", "LessThan" | "LessThanOrEqual":
+            return _up_to(bounds, value)
+        case "timestamp", "EqualTo":
+            return _up_to(_since(bounds, value), value)
         case _:
             return bounds
 
@@ -101,6 +107,15 @@ def _since(bounds: Bounds, value: Any) -> Bounds:
         return bounds
     since = int(value.timestamp() * 1000) - 1  # floats round; one millisecond more is harmless
     return replace(bounds, since_ms=max(since, bounds.since_ms or since))
+
+
+def _up_to(bounds: Bounds, value: Any) -> Bounds:
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        return bounds
+    until = int(value.timestamp() * 1000) + 1  # as above
+    return replace(
+        bounds, until_ms=until if bounds.until_ms is None else min(until, bounds.until_ms)
+    )
 
 
 def _values(kind: str, value: Any, of: type) -> frozenset[Any] | None:

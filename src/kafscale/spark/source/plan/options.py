@@ -75,6 +75,8 @@ class Options:
     as_of: str = ""
     split_bytes: int = SPLIT_BYTES
     verify_crc: bool = True
+    use_table: bool = False  # read what is in the topic's own table from there
+    committed: bool = True  # False: records of open and aborted transactions, too
     shape: Shape = Shape()
 
 
@@ -100,8 +102,10 @@ _OURS: Final = [
     "includeHeaders",
     "table",
     "asOf",
+    "useTable",
     "splitBytes",
     "verifyCrc",
+    "isolation",
     "valueFormat",
     "valueSchema",
     "valueSchemaFile",
@@ -139,7 +143,10 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> Options:
         max_trigger_delay_ms=_duration(checked.text("maxTriggerDelay") or "15m"),
         as_of=checked.text("asOf"),
         split_bytes=checked.number("splitBytes") or SPLIT_BYTES,
+        use_table=checked.flag("useTable", False),
         verify_crc=checked.flag("verifyCrc", True),
+        committed=checked.choice("isolation", "read_committed", "read_uncommitted")
+        == "read_committed",
         shape=read_shape(given),
     )
     _check(options, streaming)
@@ -205,6 +212,8 @@ def _check(options: Options, streaming: bool) -> None:
         _refuse_end(options.ending, "endingOffsets", "earliest", EARLIEST)
     elif options.as_of:
         raise BadOption("asOf: a stream follows the log, a snapshot stands still")
+    elif options.use_table:
+        raise BadOption("useTable: a stream reads the log")
     elif options.shape.table != "records":
         raise BadOption(f"table: {options.shape.table} cannot be streamed")
 

@@ -46,6 +46,16 @@ def views(bucket: Bucket, options: Options, bounds: Bounds = EVERYTHING) -> list
     for topic in chosen:
         if any(not 0 <= p < topic.partitions for p in options.assign.get(topic.name, ())):
             raise UnknownTopic(f"{topic.name} has the partitions 0 to {topic.partitions - 1}")
+    found = _found(bucket, options, chosen, pinned)
+    return found if options.committed else [view.uncommitted() for view in found]
+
+
+def _found(
+    bucket: Bucket,
+    options: Options,
+    chosen: Sequence[TopicDescriptor],
+    pinned: NamedSnapshot | None,
+) -> list[PartitionView]:
     if pinned is None:
         return read_all_views(bucket, chosen, options.assign)
     rows = {(view.topic, view.partition): view for view in pinned.partitions}

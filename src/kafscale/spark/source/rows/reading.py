@@ -45,7 +45,9 @@ def settle() -> None:
         _settled = True
 
 
-def replaced(bucket: Bucket, fail_on_data_loss: bool, as_of: str = "") -> Refresh:
+def replaced(
+    bucket: Bucket, fail_on_data_loss: bool, as_of: str = "", *, committed: bool = True
+) -> Refresh:
     """Look up what holds slices now: compaction may have replaced objects since the planning."""
 
     def refresh(slices: Sequence[Slice]) -> list[Slice]:
@@ -55,6 +57,8 @@ def replaced(bucket: Bucket, fail_on_data_loss: bool, as_of: str = "") -> Refres
         for piece in slices:
             wanted.setdefault(piece.topic, set()).add(piece.partition)
         views = read_all_views(bucket, [bucket.topic(name) for name in wanted], wanted)
+        if not committed:
+            views = [view.uncommitted() for view in views]
         by_partition = {(view.topic, view.partition): view for view in views}
         missing, *others = slices
         # What the others have lost, if anything, may be readable for a while yet.
@@ -106,7 +110,10 @@ def _rows(
 
 
 def _lane(piece: Slice, since_ms: int | None) -> PartitionWindow:
-    return PartitionWindow(piece.topic, piece.partition, piece.first, piece.until, since_ms)
+    aborted = dict.fromkeys(row for stored in piece.stored_ranges for row in stored.aborted)
+    return PartitionWindow(
+        piece.topic, piece.partition, piece.first, piece.until, since_ms, tuple(aborted)
+    )
 
 
 def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

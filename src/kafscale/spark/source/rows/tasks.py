@@ -53,7 +53,9 @@ def read_rows(
         from kafscale.spark.source.rows.tables import batch_rows
 
         return batch_rows(bucket, split, asked.columns)
-    refresh = replaced(bucket, options.fail_on_data_loss, options.as_of)
+    refresh = replaced(
+        bucket, options.fail_on_data_loss, options.as_of, committed=options.committed
+    )
     if asked.value_format is None:
         decoder = RecordDecoder(asked.columns, verify_crc=options.verify_crc)
         return read_split(bucket, split, decoder, since_ms, refresh)

@@ -11,7 +11,6 @@ VERSIONS: Final = range(19, 26)
 UPDATE_OFFSETS_KEY: Final = 1005
 UPDATE_OFFSETS_VERSIONS: Final = range(1)
 
-READ_COMMITTED: Final = 1
 NO_FILTER: Final = -1
 
 

@@ -1,10 +1,11 @@
-"""DescribeGroups: API 15, versions 0-5.
+"""DescribeGroups: API 15, versions 0-6.
 
 v1  throttle_time_ms in the answer
 v2  throttling is left to the client
 v3  authorized operations, when asked for
 v4  group_instance_id
 v5  flexible
+v6  error_message
 """
 
 # ruff: noqa: RUF012 - an empty list as default is copied by msgspec
@@ -15,7 +16,7 @@ from typing import Annotated, Final
 from kafscale.wire.kafka.schema import Int16, Int32, Message, Struct, V, message
 
 API_KEY: Final = 15
-VERSIONS: Final = range(6)
+VERSIONS: Final = range(7)
 FLEXIBLE_FROM: Final = 5
 
 
@@ -33,6 +34,7 @@ class DescribeGroupsResponse(Message):
 
 class DescribedGroup(Struct):
     error_code: Int16 = 0
+    error_message: Annotated[str | None, V(6)] = None
     group_id: str = ""
     group_state: str = ""
     protocol_type: str = ""

@@ -1,9 +1,10 @@
-"""FindCoordinator: API 10, versions 0-4.
+"""FindCoordinator: API 10, versions 0-5.
 
 v1  key_type (0 group, 1 transaction); throttle_time_ms, error_message
 v2  throttling is left to the client
 v3  flexible
 v4  several keys at once
+v5  the error TRANSACTION_ABORTABLE may be answered
 """
 
 # ruff: noqa: RUF012 - an empty list as default is copied by msgspec
@@ -14,7 +15,7 @@ from typing import Annotated, Final
 from kafscale.wire.kafka.schema import Int8, Int16, Int32, Message, Struct, V, message
 
 API_KEY: Final = 10
-VERSIONS: Final = range(5)
+VERSIONS: Final = range(6)
 FLEXIBLE_FROM: Final = 3
 
 

@@ -1,9 +1,10 @@
-"""InitProducerId: API 22, versions 0-4.
+"""InitProducerId: API 22, versions 0-5.
 
 v1  throttling is left to the client
 v2  flexible
 v3  producer_id and producer_epoch: ask for the next epoch after an error
 v4  PRODUCER_FENCED may be answered
+v5  the client may know an epoch for each transaction
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Annotated, Final
 from kafscale.wire.kafka.schema import Int16, Int32, Int64, Message, V, message
 
 API_KEY: Final = 22
-VERSIONS: Final = range(5)
+VERSIONS: Final = range(6)
 FLEXIBLE_FROM: Final = 2
 
 

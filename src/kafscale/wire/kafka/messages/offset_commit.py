@@ -1,4 +1,4 @@
-"""OffsetCommit: API 8, versions 0-8.
+"""OffsetCommit: API 8, versions 0-9.
 
 v1  generation, member, a timestamp per partition
 v2  one retention time for all instead of timestamps
@@ -8,6 +8,7 @@ v5  no retention time any more
 v6  committed_leader_epoch
 v7  group_instance_id
 v8  flexible
+v9  members of consumer groups commit by their epoch
 """
 
 # ruff: noqa: RUF012 - an empty list as default is copied by msgspec
@@ -18,7 +19,7 @@ from typing import Annotated, Final
 from kafscale.wire.kafka.schema import Int16, Int32, Int64, Message, Struct, V, message
 
 API_KEY: Final = 8
-VERSIONS: Final = range(9)
+VERSIONS: Final = range(10)
 FLEXIBLE_FROM: Final = 8
 
 

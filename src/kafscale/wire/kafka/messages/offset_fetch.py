@@ -1,4 +1,4 @@
-"""OffsetFetch: API 9, versions 0-8.
+"""OffsetFetch: API 9, versions 0-9.
 
 v0  offsets were kept in ZooKeeper
 v1  offsets are kept by the coordinator
@@ -9,6 +9,7 @@ v5  committed_leader_epoch
 v6  flexible
 v7  require_stable: wait for open transactions
 v8  several groups at once
+v9  members of consumer groups say their epoch
 """
 
 # ruff: noqa: RUF012 - an empty list as default is copied by msgspec
@@ -19,7 +20,7 @@ from typing import Annotated, Final
 from kafscale.wire.kafka.schema import Int16, Int32, Int64, Message, Struct, V, message
 
 API_KEY: Final = 9
-VERSIONS: Final = range(9)
+VERSIONS: Final = range(10)
 FLEXIBLE_FROM: Final = 6
 
 
@@ -38,6 +39,8 @@ class OffsetFetchRequestTopic(Struct):
 
 class OffsetFetchRequestGroup(Struct):
     group_id: str = ""
+    member_id: Annotated[str | None, V(9)] = None
+    member_epoch: Annotated[Int32, V(9)] = -1
     topics: list[OffsetFetchRequestTopics] | None = []
 
 

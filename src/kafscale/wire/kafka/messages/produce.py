@@ -1,4 +1,4 @@
-"""Produce: API 0, versions 0-9.
+"""Produce: API 0, versions 0-12.
 
 v1  throttle_time_ms in the answer
 v2  log_append_time_ms in the answer; message format 1 may be sent
@@ -9,6 +9,9 @@ v6  throttling is left to the client
 v7  zstd
 v8  record_errors and error_message in the answer
 v9  flexible
+v10 the leader, and how to reach it, with the error NOT_LEADER_OR_FOLLOWER
+v11 the error TRANSACTION_ABORTABLE may be answered
+v12 the partitions of a transaction are registered by this request
 """
 
 # ruff: noqa: RUF012 - an empty list as default is copied by msgspec
@@ -19,7 +22,7 @@ from typing import Annotated, Final
 from kafscale.wire.kafka.schema import Int16, Int32, Int64, Message, Records, Struct, V, message
 
 API_KEY: Final = 0
-VERSIONS: Final = range(10)
+VERSIONS: Final = range(13)
 FLEXIBLE_FROM: Final = 9
 
 
@@ -45,6 +48,7 @@ class PartitionProduceData(Struct):
 class ProduceResponse(Message):
     responses: list[TopicProduceResponse] = []
     throttle_time_ms: Annotated[Int32, V(1)] = 0
+    node_endpoints: Annotated[list[NodeEndpoint], V(10, tag=0)] = []
 
 
 class TopicProduceResponse(Struct):
@@ -60,8 +64,21 @@ class PartitionProduceResponse(Struct):
     log_start_offset: Annotated[Int64, V(5)] = -1
     record_errors: Annotated[list[BatchIndexAndErrorMessage], V(8)] = []
     error_message: Annotated[str | None, V(8)] = None
+    current_leader: Annotated[LeaderIdAndEpoch | None, V(10, tag=0)] = None
 
 
 class BatchIndexAndErrorMessage(Struct):
     batch_index: Int32 = 0
     batch_index_error_message: str | None = None
+
+
+class LeaderIdAndEpoch(Struct):
+    leader_id: Int32 = -1
+    leader_epoch: Int32 = -1
+
+
+class NodeEndpoint(Struct):
+    node_id: Int32 = 0
+    host: str = ""
+    port: Int32 = 0
+    rack: str | None = None

@@ -97,6 +97,31 @@ class Connected(Command):
     feature_flags: FeatureFlags | None = nested(4, FeatureFlags)
 
 
+class AuthData(ProtoMessage):
+    """What a client proves who it is by, or is asked for."""
+
+    auth_method_name: str | None = string(1)
+    auth_data: bytes | None = raw(2)
+
+
+class AuthChallenge(Command):
+    """The client is to prove who it is once more."""
+
+    COMMAND = 36
+    server_version: str | None = string(1)
+    challenge: AuthData | None = nested(2, AuthData)
+    protocol_version: int | None = signed(3)
+
+
+class AuthResponse(Command):
+    """The client's proof."""
+
+    COMMAND = 37
+    client_version: str | None = string(1)
+    response: AuthData | None = nested(2, AuthData)
+    protocol_version: int | None = signed(3)
+
+
 class Subscribe(Command):
     """A consumer joins a subscription."""
 

@@ -2,7 +2,8 @@
 
 Here: the two tables, and stepping through the messages of a batch.
 Next door: frames and checksums (../frame.py), commands (commands.py).
-Never here: compression, and what a field means for a record (gateways/pulsar/entries_in.py).
+Never here: compression, and what a field means for a record
+(gateways/pulsar/messages/entries_in.py).
 """
 
 import struct

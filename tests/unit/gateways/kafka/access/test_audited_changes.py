@@ -18,11 +18,15 @@ from tests.unit.gateways.kafka.caller import Caller
 NOT_ADMINISTRATIVE = {
     "Produce", "Fetch", "ListOffsets", "Metadata", "OffsetCommit", "OffsetFetch",
     "FindCoordinator", "JoinGroup", "Heartbeat", "LeaveGroup", "SyncGroup", "DescribeGroups",
+    "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "TxnOffsetCommit",
     "ListGroups", "SaslHandshake", "SaslAuthenticate", "ApiVersions", "InitProducerId",
     "OffsetForLeaderEpoch", "DescribeAcls", "DescribeConfigs", "DescribeLogDirs",
     "DescribeDelegationToken", "ListPartitionReassignments", "DescribeClientQuotas",
     "DescribeUserScramCredentials", "DescribeCluster", "DescribeProducers", "DescribeTransactions",
     "ListTransactions", "ListConfigResources", "DescribeTopicPartitions",
+    "ConsumerGroupHeartbeat", "ConsumerGroupDescribe",
+    "ShareGroupHeartbeat", "ShareGroupDescribe", "ShareFetch", "ShareAcknowledge",
+    "DescribeShareGroupOffsets",
 }  # fmt: skip
 
 

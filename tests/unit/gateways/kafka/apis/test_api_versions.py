@@ -38,3 +38,15 @@ def test_every_api_is_listed_once_and_understood_by_the_codec() -> None:
     keys = [api.API_KEY for api in router.APIS]
     assert len(set(keys)) == len(keys)
     assert tuple((api.API_KEY, api.VERSIONS) for api in router.APIS) == router.OFFERED
+
+
+@pytest.mark.parametrize("version", [3, 4])
+async def test_clients_hear_which_features_all_brokers_have(caller: Caller, version: int) -> None:
+    request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
+    told = await caller.ask(request, version)
+    levels = {"group.version": 1, "share.version": 1, "transaction.version": 2}
+    known = {row.name: (row.min_version, row.max_version) for row in told.supported_features}
+    # A lowest level of 0 is an error to clients before version 4.
+    assert known == ({name: (0, most) for name, most in levels.items()} if version == 4 else {})
+    assert {row.name: row.max_version_level for row in told.finalized_features} == levels
+    assert told.finalized_features_epoch >= 0

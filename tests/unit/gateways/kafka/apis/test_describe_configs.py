@@ -185,7 +185,6 @@ async def test_a_request_out_of_all_proportion_is_refused(caller: Caller) -> Non
     assert {row.error_code for row in results} == {ErrorCode.INVALID_REQUEST}
 
 
-@pytest.mark.parametrize("kind", [16, 32], ids=["client metrics", "group"])
-async def test_groups_and_client_metrics_have_no_settings(caller: Caller, kind: int) -> None:
-    result = await describe(caller, "x", kind)
+async def test_client_metrics_have_no_settings(caller: Caller) -> None:
+    result = await describe(caller, "x", 16)
     assert (result.error_code, result.configs) == (0, [])

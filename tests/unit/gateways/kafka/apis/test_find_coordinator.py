@@ -31,7 +31,6 @@ async def test_several_groups_are_found_at_once(broker: InProcessBroker, caller:
 @pytest.mark.parametrize(
     ("key_type", "code", "why"),
     [
-        (1, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "transactions are not supported"),
         (2, ErrorCode.INVALID_REQUEST, "there is no key type 2"),
         (-1, ErrorCode.INVALID_REQUEST, "there is no key type -1"),
     ],

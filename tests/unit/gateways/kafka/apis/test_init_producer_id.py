@@ -32,7 +32,22 @@ async def test_ids_are_not_repeated_after_a_restart(
     assert after.producer_id > before.producer_id
 
 
-@pytest.mark.parametrize("transactional_id", ["tx", ""])
-async def test_transactions_are_refused(caller: Caller, transactional_id: str) -> None:
-    answer = await caller.ask(InitProducerIdRequest(transactional_id, 1000), 4)
-    assert (answer.error_code, answer.producer_id) == (ErrorCode.UNSUPPORTED_VERSION, -1)
+@pytest.mark.parametrize(
+    ("transactional_id", "timeout_ms", "identity", "code"),
+    [
+        ("", 1000, (-1, -1), ErrorCode.INVALID_REQUEST),
+        ("tx", 0, (-1, -1), ErrorCode.INVALID_TRANSACTION_TIMEOUT),
+        ("tx", 900_001, (-1, -1), ErrorCode.INVALID_TRANSACTION_TIMEOUT),
+        ("tx", 1000, (7, -1), ErrorCode.INVALID_REQUEST),
+        ("tx", 1000, (-1, 7), ErrorCode.INVALID_REQUEST),
+    ],
+)
+async def test_what_makes_no_sense_is_refused(
+    caller: Caller,
+    transactional_id: str,
+    timeout_ms: int,
+    identity: tuple[int, int],
+    code: ErrorCode,
+) -> None:
+    answer = await caller.ask(InitProducerIdRequest(transactional_id, timeout_ms, *identity), 4)
+    assert (answer.error_code, answer.producer_id) == (code, -1)

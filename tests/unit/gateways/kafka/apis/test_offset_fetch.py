@@ -23,7 +23,7 @@ def fetch_request(group: str, wanted: Wanted, version: int) -> OffsetFetchReques
         several = None
         if wanted is not None:
             several = [OffsetFetchRequestTopics(*row) for row in wanted.items()]
-        return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group, several)])
+        return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group, topics=several)])
     topics = None if wanted is None else [OffsetFetchRequestTopic(*row) for row in wanted.items()]
     return OffsetFetchRequest(group, topics)
 
@@ -110,7 +110,8 @@ async def test_several_groups_are_answered_in_the_order_asked_for(
     await caller.create("t")
     await commit(broker, "a", OffsetCommit("t", 0, 1))
     await commit(broker, "b", OffsetCommit("t", 0, 2))
-    groups = [OffsetFetchRequestGroup(name, [OffsetFetchRequestTopics("t", [0])]) for name in "bca"]
+    topics = [OffsetFetchRequestTopics("t", [0])]
+    groups = [OffsetFetchRequestGroup(name, topics=topics) for name in "bca"]
     answer = await caller.ask(OffsetFetchRequest(groups=groups, require_stable=True), 8)
     assert [
         (group.group_id, group.error_code, group.topics[0].partitions[0].committed_offset)

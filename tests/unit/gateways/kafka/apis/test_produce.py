@@ -281,13 +281,6 @@ async def test_zstd_is_for_version_7_and_later(caller: Caller, version: int, cod
     assert (await caller.produce("t", packed, version=version)).error_code == code
 
 
-async def test_transactions_are_refused(caller: Caller) -> None:
-    await caller.create("t")
-    data = [TopicProduceData("t", [PartitionProduceData(0, make_batch(b"a"))])]
-    answer = await caller.ask(ProduceRequest("tx", -1, 1000, data), 9)
-    assert answer.responses[0].partition_responses[0].error_code == ErrorCode.INVALID_REQUEST
-
-
 def numbered(sequence: int, *, epoch: int = 0, count: int = 1, producer_id: int = 77) -> bytes:
     return make_batch(
         *[b"v"] * count, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence

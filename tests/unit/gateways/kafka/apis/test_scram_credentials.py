@@ -71,6 +71,8 @@ async def test_a_user_is_made_logs_in_and_is_removed(broker: SecuredBroker, call
         "admin": [(1, 4096), (2, 4096)],
         "bob": [(1, 4096), (2, 8192)],
     }
+    none_named = await caller.ask(DescribeUserScramCredentialsRequest([]), 0)  # as librdkafka asks
+    assert {row.user for row in none_named.results} == {"admin", "bob"}
     for mechanism, password in (("SCRAM-SHA-256", "one"), ("SCRAM-SHA-512", "two")):
         async with connected(broker) as other:
             assert (await log_in(other, "bob", password, mechanism)).error_code == 0

@@ -1,0 +1,209 @@
+"""What `kafscale proxy` costs beside a direct connection to the same Apache Kafka.
+
+    python -m benchmarks.proxy [--records 200000] [--rounds 3] [--quick]
+
+In this room: the same load with and without the proxy, in turns, so that a busy machine hurts both;
+the time of one record; memory of idle virtual partitions; the time until another proxy serves.
+Next door: whether all of it is right (tests/e2e/test_proxy.py).
+"""
+
+import argparse
+import os
+import statistics
+import sys
+import time
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from benchmarks.meter import cpu_s
+from tests.support.apache_kafka import ApacheKafka
+from tests.support.proxy import ProxyProcess
+
+VALUE = os.urandom(512) * 2
+PARTITIONS = 10
+MAPPING = {
+    "topics": {
+        "[a-z]+-mapped": {"virtual_partitions": 10, "physical_partitions": 2},
+        "idle.*": {"virtual_partitions": 1000, "physical_partitions": 10},
+    }
+}
+
+
+def main() -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(prog="benchmarks.proxy")
+    parser.add_argument("--records", type=int, default=200_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--quick", action="store_true", help="only whether it runs")
+    wanted = parser.parse_args()
+    if wanted.quick:
+        wanted.records, wanted.rounds = 2_000, 1
+    with ApacheKafka() as kafka:
+        first = ProxyProcess(kafka.bootstrap, MAPPING, number=1, ledger="bench")
+        second = ProxyProcess(kafka.bootstrap, MAPPING, number=2, ledger="bench")
+        with first:
+            print(f"{wanted.records} records of {len(VALUE)} bytes; load {os.getloadavg()[0]:.1f}")
+            _throughput(kafka, first, wanted.records, wanted.rounds)
+            _latency(kafka, first, 50 if wanted.quick else 500)
+            _memory(first)
+            with second:
+                _takeover(first, second)
+    return 0
+
+
+def _create(bootstrap: str, topic: str, partitions: int) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(topic, partitions)])[topic].result()
+    while topic not in admin.list_topics(timeout=30).topics:
+        time.sleep(0.1)
+
+
+def _throughput(kafka: ApacheKafka, proxy: ProxyProcess, count: int, rounds: int) -> None:
+    ways = {
+        "direct": (kafka.bootstrap, "load-direct"),
+        "passed": (proxy.bootstrap, "load-passed"),
+        "mapped": (proxy.bootstrap, "load-mapped"),
+    }
+    for bootstrap, topic in ways.values():
+        _create(bootstrap, topic, PARTITIONS)
+        _produce(bootstrap, topic, min(count, 1000))
+    figures: dict[str, list[tuple[float, float, float, float]]] = {way: [] for way in ways}
+    for _ in range(rounds):
+        for way, (bootstrap, topic) in ways.items():
+            before = cpu_s(proxy.pid)
+            wrote = _produce(bootstrap, topic, count)
+            between = cpu_s(proxy.pid)
+            got = _consume(bootstrap, topic, count)
+            spent = between - before, cpu_s(proxy.pid) - between
+            figures[way].append((wrote, got, *spent))
+    direct = figures["direct"]
+    print(f"{'':8}{'produce/s':>12}{'ratio':>8}{'consume/s':>12}{'ratio':>8}  CPU s of the proxy")
+    for way, rows in figures.items():
+        wrote, got, writing, reading = (
+            statistics.median(row[at] for row in rows) for at in range(4)
+        )
+        ratios = [
+            statistics.median(row[at] for row in rows)
+            / statistics.median(row[at] for row in direct)
+            for at in range(2)
+        ]
+        spent = f"{writing:.2f} + {reading:.2f}"
+        print(f"{way:8}{wrote:12.0f}{ratios[0]:8.2f}{got:12.0f}{ratios[1]:8.2f}  {spent}")
+
+
+def _produce(bootstrap: str, topic: str, count: int) -> float:
+    """Records per second of a producer with default settings, save a linger of 5 ms."""
+    producer = Producer(
+        {"bootstrap.servers": bootstrap, "linger.ms": 5, "enable.idempotence": True}
+    )
+    failed: list[object] = []
+    producer.list_topics(topic, timeout=30)
+    began = time.perf_counter()
+    for number in range(count):
+        while True:
+            try:
+                producer.produce(
+                    topic,
+                    VALUE,
+                    partition=number % PARTITIONS,
+                    on_delivery=lambda error, _: failed.append(error) if error else None,
+                )
+                break
+            except BufferError:
+                producer.poll(0.01)
+        if number % 1000 == 0:
+            producer.poll(0)
+    assert producer.flush(300) == 0
+    assert not failed, failed[:3]
+    return count / (time.perf_counter() - began)
+
+
+def _consume(bootstrap: str, topic: str, count: int) -> float:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "bench"})
+    places = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+    for place in places:
+        _, high = consumer.get_watermark_offsets(place, timeout=30)
+        place.offset = high - count // PARTITIONS
+    consumer.assign(places)
+    consumer.poll(0)
+    began, got = time.perf_counter(), 0
+    while got < count // PARTITIONS * PARTITIONS:
+        got += sum(1 for one in consumer.consume(10_000, 1) if one.error() is None)
+    took = time.perf_counter() - began
+    consumer.close()
+    return got / took
+
+
+def _latency(kafka: ApacheKafka, proxy: ProxyProcess, count: int) -> None:
+    """One record at a time, in turns."""
+    ways = {"direct": (kafka.bootstrap, "load-direct"), "mapped": (proxy.bootstrap, "load-mapped")}
+    producers = {
+        way: Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
+        for way, (bootstrap, _) in ways.items()
+    }
+    times: dict[str, list[float]] = {way: [] for way in ways}
+    for _ in range(count):
+        for way, (_, topic) in ways.items():
+            began = time.perf_counter()
+            producers[way].produce(topic, b"x", partition=0)
+            assert producers[way].flush(60) == 0
+            times[way].append((time.perf_counter() - began) * 1000)
+    p50 = {way: statistics.median(rows) for way, rows in times.items()}
+    direct, mapped = p50["direct"], p50["mapped"]
+    more = mapped - direct
+    print(f"one record, p50: direct {direct:.2f} ms, mapped {mapped:.2f} ms (+{more:.2f})")
+
+
+def _memory(proxy: ProxyProcess) -> None:
+    """Resident memory before and after 10,000 virtual partitions are opened by a look-up."""
+    _create(proxy.bootstrap, "idle-0", 1000)
+    _open_all(proxy.bootstrap, "idle-0", 1000)
+    before = _resident(proxy.pid)
+    for number in range(1, 11):
+        _create(proxy.bootstrap, f"idle-{number}", 1000)
+        _open_all(proxy.bootstrap, f"idle-{number}", 1000)
+    each = (_resident(proxy.pid) - before) / 10_000
+    print(f"memory of an idle virtual partition: {each:.0f} bytes")
+
+
+def _open_all(bootstrap: str, topic: str, partitions: int) -> None:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "bench"})
+    times = [TopicPartition(topic, number, 1) for number in range(partitions)]
+    consumer.offsets_for_times(times, timeout=120)
+    consumer.close()
+
+
+def _resident(pid: int) -> int:
+    with open(f"/proc/{pid}/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+
+def _takeover(first: ProxyProcess, second: ProxyProcess) -> None:
+    """From the death of a proxy to the first record at each of its partitions."""
+    _open_all(second.bootstrap, "load-mapped", PARTITIONS)
+    time.sleep(3)
+    both = f"{first.bootstrap},{second.bootstrap}"
+    producer = Producer(
+        {
+            "bootstrap.servers": both,
+            "reconnect.backoff.max.ms": 200,
+            "topic.metadata.refresh.interval.ms": 500,
+            "retry.backoff.ms": 50,
+        }
+    )
+    for partition in range(PARTITIONS):
+        producer.produce("load-mapped", b"before", partition=partition)
+    producer.flush(60)
+    first.kill()
+    began = time.perf_counter()
+    for partition in range(PARTITIONS):
+        producer.produce("load-mapped", b"after", partition=partition)
+    if producer.flush(120):
+        raise KafkaException("no proxy took over")
+    print(f"killed: all partitions take records again after {time.perf_counter() - began:.2f} s")
+    first.start()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,93 @@
+"""Spark's Kafka connector streaming a topic into Delta: what a user would do without the pipeline.
+
+Run by an interpreter whose Spark has a release of Delta, which is older than ours; pyspark and
+psutil are all it imports. `python spark_delta_peer.py '{"bootstrap": ..., "mode": ...}'` prints the
+processor seconds and wall seconds of the best run as JSON.
+"""
+
+import json
+import shutil
+import sys
+import time
+from typing import Any
+
+import psutil
+from pyspark.sql import DataFrame, SparkSession
+
+CONF = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.ui.enabled": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.driver.memory": "2g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "8",
+}
+
+
+def main() -> None:
+    given = json.loads(sys.argv[1])
+    builder = SparkSession.builder.master("local[2]").config("spark.jars", ",".join(given["jars"]))
+    for name, value in CONF.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    found = []
+    for _ in range(given["runs"] + 1):  # one to warm up
+        shutil.rmtree(given["folder"], ignore_errors=True)
+        before, began = cpu(), time.perf_counter()
+        run(spark, given)
+        found.append((cpu() - before, time.perf_counter() - began))
+    rows = spark.read.format("delta").load(f"{given['folder']}/table").count()
+    best = min(found[1:])
+    print(json.dumps({"cpu": best[0], "wall": best[1], "rows": rows, "spark": spark.version}))
+    spark.stop()
+
+
+def cpu() -> float:
+    """Processor seconds of this process and the JVM."""
+    me = psutil.Process()
+    return sum(sum(one.cpu_times()[:2]) for one in [me, *me.children(recursive=True)])
+
+
+def run(spark: SparkSession, given: dict[str, Any]) -> None:
+    """The whole topic into a table from nothing."""
+    rows = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", given["bootstrap"])
+        .option("subscribe", "orders")
+        .option("startingOffsets", "earliest")
+        .option("includeHeaders", "true")
+        .load()
+        .selectExpr(
+            "topic", "partition", "offset", "timestamp", "key", "headers",
+            f"from_json(cast(value as string), '{given['schema']}') as v",
+        )
+        .select("topic", "partition", "offset", "timestamp", "key", "headers", "v.*")
+    )  # fmt: skip
+    table, checkpoint = f"{given['folder']}/table", f"{given['folder']}/checkpoint"
+    if given["mode"] == "append":
+        writer = rows.writeStream.format("delta").option("path", table)
+    else:
+        spark.createDataFrame([], rows.schema).write.format("delta").save(table)
+        writer = rows.writeStream.foreachBatch(lambda batch, _: merge(batch, table))
+    query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+    query.awaitTermination()
+
+
+def merge(batch: DataFrame, table: str) -> None:
+    """The newest row of each key."""
+    batch.createOrReplaceTempView("batch")
+    batch.sparkSession.sql(
+        f"""merge into delta.`{table}` t using (
+            select * except (place) from (
+              select *, row_number() over (partition by key order by offset desc) place from batch
+            ) where place = 1
+        ) s on t.key = s.key
+        when matched then update set * when not matched then insert *"""
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Consumer groups, asked of brokers: members, committed offsets, resets, deletions."""

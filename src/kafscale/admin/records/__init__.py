@@ -1,0 +1,1 @@
+"""Records through brokers: producing, consuming, and searching partitions."""

@@ -1,0 +1,1 @@
+"""The doors of a broker: its listeners, and how clients prove who they are."""

@@ -1,0 +1,1 @@
+"""What people who run a broker see of it and need from it: output, pages, limits."""

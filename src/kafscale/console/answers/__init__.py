@@ -1,0 +1,1 @@
+"""What the console answers: one struct for each thing, and refusals."""

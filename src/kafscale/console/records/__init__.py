@@ -1,0 +1,1 @@
+"""Searching and following records: ranges, decoders, filters, cursors."""

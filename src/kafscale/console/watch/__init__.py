@@ -1,0 +1,1 @@
+"""What the console notices by itself: metrics pages, read again and again, and their history."""

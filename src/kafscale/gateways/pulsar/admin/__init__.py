@@ -1,0 +1,1 @@
+"""The admin API over HTTP: paths, and the verbs of the engine behind them."""

@@ -1,0 +1,440 @@
+"""Messages of a batch from one format to the other, as two plain loops over bytes.
+
+A message of Pulsar: 4 bytes of length, metadata in protobuf, payload. A record of Kafka: length,
+attributes, time delta, offset delta, key, value, headers, with zigzag varints.
+Here: the loops, for what is usual. They leave the rest to the slower functions next door: keys in
+base64, two keys of one message, text beyond ASCII, fields that are kept in headers, broken bytes.
+`make setup` compiles this file to machine code where there is a C compiler (setup.py).
+Next door: whole entries (entries_in.py, entries_out.py), which define the bits used here.
+Never here: imports of this package, batch headers, compression.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
+
+UNUSUAL: Final = -1  # no place: the slower function says what is to be done
+_EVENT_TIME: Final = 1  # bits of a record's attributes: RecordFlag
+_ORDERING_KEY: Final = 2
+_PARTITION_KEY: Final = 4
+_NULL: Final = 1  # the length -1
+
+
+def to_records(
+    data: bytes, at: i64, index: i64, count: i64, publish_ms: i64, out: bytearray
+) -> tuple[i64, i64, i64]:
+    """Append messages to `out` as records, numbered from `index` on.
+
+    Gives the place after the last one, or UNUSUAL; the latest time of any of them; and the last
+    one's sequence id, -1 if it has none.
+    """
+    latest_ms: i64 = 0
+    sequence_id: i64 = -1
+    try:
+        last = index + count
+        while index < last:
+            at, time_ms, sequence_id = _to_record(data, at, index, publish_ms, out)
+            if at == UNUSUAL:
+                return UNUSUAL, 0, 0
+            if index == last - count or time_ms > latest_ms:
+                latest_ms = time_ms
+            index += 1
+    except IndexError:  # the data is cut off
+        return UNUSUAL, 0, 0
+    return at, latest_ms, sequence_id
+
+
+def _to_record(
+    data: bytes, at: i64, index: i64, publish_ms: i64, out: bytearray
+) -> tuple[i64, i64, i64]:
+    size: i64 = 0
+    for _ in range(4):
+        byte: i64 = data[at]
+        size = size << 8 | byte
+        at += 1
+    end = at + size
+    if end > len(data):
+        return UNUSUAL, 0, 0
+    properties: i64 = 0
+    heads = bytearray()
+    key_at: i64 = 0
+    key_size: i64 = -1
+    kind: i64 = 0
+    value_size: i64 = -1
+    event_ms: i64 = 0
+    sequence_id: i64 = -1
+    is_null = False
+    while at < end:
+        tag: i64 = data[at]
+        at += 1
+        number: i64 = data[at]
+        at += 1
+        if number > 0x7F:
+            number, at = _longer(data, at, number)
+        if tag == 0x18:
+            value_size = number
+        elif tag == 0x40:
+            sequence_id = number
+        elif tag == 0x12 or tag == 0x3A:
+            if key_size >= 0 or at + number > end:
+                return UNUSUAL, 0, 0
+            kind = _PARTITION_KEY if tag == 0x12 else _ORDERING_KEY
+            key_at = at
+            key_size = number
+            at += number
+        elif tag == 0x0A:
+            if at + number > end or not _put_header(data, at, at + number, heads):
+                return UNUSUAL, 0, 0
+            properties += 1
+            at += number
+        elif tag == 0x28:
+            event_ms = number
+        elif tag == 0x48:
+            is_null = number != 0
+        else:
+            return UNUSUAL, 0, 0
+    after = end + value_size
+    if at != end or value_size < 0 or value_size > 0x3FFFFFFF or after > len(data):
+        return UNUSUAL, 0, 0
+    if event_ms < 0 or event_ms > 1 << 61:
+        return UNUSUAL, 0, 0
+    key = data[key_at : key_at + key_size] if key_size > 0 else b""
+    if kind == _PARTITION_KEY and not key.isascii():
+        return UNUSUAL, 0, 0
+    time_ms = publish_ms
+    if event_ms:
+        time_ms = event_ms
+        kind |= _EVENT_TIME
+    if is_null:
+        value_size = -1
+    delta_ms = time_ms - publish_ms
+    times_and_key = (kind, delta_ms, index, key_size, key)
+    _put_record(out, times_and_key, value_size, properties, heads, data, end)
+    return after, time_ms, sequence_id
+
+
+def _put_header(data: bytes, at: i64, end: i64, heads: bytearray) -> bool:
+    """Append a property as a header; False if it is not a plain one."""
+    for tag in (0x0A, 0x12):
+        if at >= end or data[at] != tag:
+            return False
+        at += 1
+        size: i64 = data[at]
+        at += 1
+        if size > 0x7F:
+            size, at = _longer(data, at, size)
+        if size < 0 or at + size > end:
+            return False
+        text = data[at : at + size]
+        if not text.isascii():
+            return False
+        _put(heads, size << 1)
+        heads += text
+        at += size
+    return at == end
+
+
+def _put_record(
+    out: bytearray,
+    front: tuple[i64, i64, i64, i64, bytes],
+    value_size: i64,
+    properties: i64,
+    heads: bytearray,
+    data: bytes,
+    value_at: i64,
+) -> None:
+    """`front`: attributes, time delta, offset delta, key size (-1: no key), key."""
+    attributes, delta_ms, index, key_size, key = front
+    time_raw = (delta_ms << 1) ^ (delta_ms >> 63)
+    size = 1 + _width(time_raw) + _width(index << 1) + _width(properties << 1) + len(heads)
+    size += _width(key_size << 1) + key_size if key_size >= 0 else 1
+    size += _width(value_size << 1) + value_size if value_size >= 0 else 1
+    _put(out, size << 1)
+    out.append(attributes)
+    _put(out, time_raw)
+    _put(out, index << 1)
+    if key_size >= 0:
+        _put(out, key_size << 1)
+        out += key
+    else:
+        out.append(_NULL)
+    if value_size >= 0:
+        _put(out, value_size << 1)
+        out += data[value_at : value_at + value_size]
+    else:
+        out.append(_NULL)
+    _put(out, properties << 1)
+    out += heads
+
+
+def to_messages(
+    data: bytes,
+    at: i64,
+    delta: i64,
+    count: i64,
+    base_ms: i64,
+    sequence: i64,
+    is_pulsars: bool,
+    out: bytearray,
+) -> i64:
+    """Append records to `out` as messages of a batch. Gives the place after them, or UNUSUAL.
+
+    They must have the offset deltas `delta`, `delta` + 1 and so on. `sequence`: the first one's
+    sequence id; -1: all have 0. `is_pulsars`: attributes say what key and time were.
+    """
+    try:
+        for number in range(count):
+            sequence_id = sequence + number if sequence >= 0 else 0
+            at = _to_message(data, at, delta + number, base_ms, sequence_id, is_pulsars, out)
+            if at == UNUSUAL:
+                return UNUSUAL
+    except IndexError:
+        return UNUSUAL
+    return at
+
+
+def time_delta(data: bytes, at: i64) -> i64:
+    """The time delta of the record at `at`; UNUSUAL for one before the batch's time."""
+    try:
+        while data[at] > 0x7F:
+            at += 1
+        raw: i64 = data[at + 2]
+        if raw > 0x7F:
+            raw, at = _longer(data, at + 3, raw)
+    except IndexError:
+        return UNUSUAL
+    return UNUSUAL if raw & 1 else raw >> 1
+
+
+def _to_message(
+    data: bytes,
+    at: i64,
+    delta: i64,
+    base_ms: i64,
+    sequence_id: i64,
+    is_pulsars: bool,
+    out: bytearray,
+) -> i64:
+    end, attributes, delta_ms, key_at, key_size, value_at, value_size, at = _open(data, at, delta)
+    time_ms = base_ms + delta_ms
+    kinds = _kinds(attributes, time_ms, key_size, is_pulsars)
+    meta = bytearray()
+    if end == UNUSUAL or kinds == UNUSUAL:
+        return UNUSUAL
+    if not _put_properties(data, at, end, is_pulsars, meta, 0x0A):
+        return UNUSUAL
+    key = data[key_at : key_at + key_size] if key_size > 0 else b""
+    if kinds & _PARTITION_KEY:
+        if not key.isascii():
+            return UNUSUAL
+        meta.append(0x12)
+        _put(meta, key_size)
+        meta += key
+    meta.append(0x18)
+    _put(meta, value_size if value_size > 0 else 0)
+    if kinds & _EVENT_TIME:
+        meta.append(0x28)
+        _put(meta, time_ms)
+    if kinds & _ORDERING_KEY:
+        meta.append(0x3A)
+        _put(meta, key_size)
+        meta += key
+    meta.append(0x40)
+    _put(meta, sequence_id)
+    if value_size < 0:
+        meta.append(0x48)
+        meta.append(1)
+    size: i64 = len(meta)
+    out.append(size >> 24)
+    out.append(size >> 16 & 0xFF)
+    out.append(size >> 8 & 0xFF)
+    out.append(size & 0xFF)
+    out += meta
+    if value_size > 0:
+        out += data[value_at : value_at + value_size]
+    return end
+
+
+def to_single(
+    data: bytes, at: i64, delta: i64, base_ms: i64, sequence_id: i64, is_pulsars: bool
+) -> tuple[i64, bytes, bytes]:
+    """The record at `at` as a message by itself: the place after it, its metadata, its payload.
+
+    The place is UNUSUAL if the record is.
+    """
+    try:
+        opened = _open(data, at, delta)
+        end, attributes, delta_ms, key_at, key_size, value_at, value_size, at = opened
+        time_ms = base_ms + delta_ms
+        kinds = _kinds(attributes, time_ms, key_size, is_pulsars)
+        if end == UNUSUAL or kinds == UNUSUAL or base_ms < 0:
+            return UNUSUAL, b"", b""
+        meta = bytearray(b"\x0a\x00\x10")
+        _put(meta, sequence_id)
+        meta.append(0x18)
+        _put(meta, base_ms if is_pulsars and kinds & _EVENT_TIME else time_ms)
+        if not _put_properties(data, at, end, is_pulsars, meta, 0x22):
+            return UNUSUAL, b"", b""
+    except IndexError:
+        return UNUSUAL, b"", b""
+    key = data[key_at : key_at + key_size] if key_size > 0 else b""
+    if kinds & _PARTITION_KEY:
+        if not key.isascii():
+            return UNUSUAL, b"", b""
+        meta.append(0x32)
+        _put(meta, key_size)
+        meta += key
+    if kinds & _EVENT_TIME:
+        meta.append(0x60)
+        _put(meta, time_ms)
+    if kinds & _ORDERING_KEY:
+        meta += b"\x92\x01"
+        _put(meta, key_size)
+        meta += key
+    if value_size < 0:
+        meta += b"\xc8\x01\x01"
+    return end, bytes(meta), data[value_at : value_at + value_size] if value_size > 0 else b""
+
+
+def _open(data: bytes, at: i64, delta: i64) -> tuple[i64, i64, i64, i64, i64, i64, i64, i64]:
+    """A record: its end (or UNUSUAL), attributes, time delta, place and size of key and of value,
+    and the place of its headers. It must have the offset delta `delta`.
+    """
+    raw: i64 = data[at]
+    at += 1
+    if raw > 0x7F:
+        raw, at = _longer(data, at, raw)
+    end = at + (raw >> 1)
+    if raw & 1 or end > len(data):
+        return UNUSUAL, 0, 0, 0, 0, 0, 0, 0
+    attributes: i64 = data[at]
+    at += 1
+    raw = data[at]
+    at += 1
+    if raw > 0x7F:
+        raw, at = _longer(data, at, raw)
+    delta_ms = (raw >> 1) ^ -(raw & 1)
+    raw = data[at]
+    at += 1
+    if raw > 0x7F:
+        raw, at = _longer(data, at, raw)
+    if raw != delta << 1:
+        return UNUSUAL, 0, 0, 0, 0, 0, 0, 0
+    key_size, at = _length(data, at)
+    key_at = at
+    if key_size > 0:
+        at += key_size
+    value_size, at = _length(data, at)
+    value_at = at
+    if value_size > 0:
+        at += value_size
+    if at >= end:
+        return UNUSUAL, 0, 0, 0, 0, 0, 0, 0
+    return end, attributes, delta_ms, key_at, key_size, value_at, value_size, at
+
+
+def _kinds(attributes: i64, time_ms: i64, key_size: i64, is_pulsars: bool) -> i64:
+    """Which of event time, ordering key and partition key a message has; or UNUSUAL."""
+    if time_ms < 0 or time_ms > 1 << 61:
+        return UNUSUAL
+    if is_pulsars:
+        if attributes > 7:
+            return UNUSUAL
+        return attributes if key_size >= 0 else attributes & _EVENT_TIME
+    kinds: i64 = 0
+    if time_ms > 0:
+        kinds = _EVENT_TIME
+    if key_size >= 0:
+        kinds |= _ORDERING_KEY | _PARTITION_KEY
+    return kinds
+
+
+def _put_properties(
+    data: bytes, at: i64, end: i64, is_pulsars: bool, meta: bytearray, tag: i64
+) -> bool:
+    """Append the headers of a record as properties; False if they are not usual."""
+    headers: i64 = data[at]
+    at += 1
+    if headers > 0x7E or headers & 1:
+        return False
+    headers >>= 1
+    while headers > 0:
+        meta.append(tag)
+        at = _put_property(data, at, end, is_pulsars, meta)
+        if at == UNUSUAL:
+            return False
+        headers -= 1
+    return at == end
+
+
+def _put_property(data: bytes, at: i64, end: i64, is_pulsars: bool, meta: bytearray) -> i64:
+    name_size, at = _length(data, at)
+    if name_size < 0 or at + name_size > end:
+        return UNUSUAL
+    name = data[at : at + name_size]
+    at += name_size
+    size, at = _length(data, at)
+    if at + size > end or not name.isascii():
+        return UNUSUAL
+    if is_pulsars and name.startswith(b"pulsar."):
+        return UNUSUAL
+    text = data[at : at + size] if size > 0 else b""
+    if not text.isascii():
+        return UNUSUAL
+    if size < 0:
+        size = 0
+    _put(meta, 2 + _width(name_size) + name_size + _width(size) + size)
+    meta.append(0x0A)
+    _put(meta, name_size)
+    meta += name
+    meta.append(0x12)
+    _put(meta, size)
+    meta += text
+    return at + size
+
+
+def _length(data: bytes, at: i64) -> tuple[i64, i64]:
+    """A length, -1 for null, and the place after it."""
+    raw: i64 = data[at]
+    at += 1
+    if raw > 0x7F:
+        raw, at = _longer(data, at, raw)
+    if raw == _NULL:
+        return -1, at
+    if raw & 1 or raw < 0:
+        raise IndexError
+    return raw >> 1, at
+
+
+def _longer(data: bytes, at: i64, raw: i64) -> tuple[i64, i64]:
+    """A number of several bytes whose first one was `raw`, and the place after it."""
+    raw &= 0x7F
+    shift: i64 = 7
+    while shift <= 56:
+        byte: i64 = data[at]
+        at += 1
+        raw |= (byte & 0x7F) << shift
+        if byte <= 0x7F:
+            return raw, at
+        shift += 7
+    raise IndexError  # no usual number has so many bytes
+
+
+def _width(raw: i64) -> i64:
+    """How many bytes a number takes, zigzag already."""
+    width: i64 = 1
+    while raw > 0x7F:
+        raw >>= 7
+        width += 1
+    return width
+
+
+def _put(out: bytearray, raw: i64) -> None:
+    """Append a number, zigzag already."""
+    while raw > 0x7F:
+        out.append(raw & 0x7F | 0x80)
+        raw >>= 7
+    out.append(raw)

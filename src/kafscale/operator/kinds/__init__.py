@@ -1,0 +1,1 @@
+"""Resources: those that the operator defines, and what it reads of others."""

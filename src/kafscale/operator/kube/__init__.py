@@ -1,0 +1,1 @@
+"""The API server: requests, caches that follow it, election, a queue of keys."""

@@ -1,0 +1,1 @@
+"""The objects that a cluster is made of, as manifests. Pure."""

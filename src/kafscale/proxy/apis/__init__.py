@@ -1,0 +1,1 @@
+"""Requests that the proxy answers itself, or passes on with changes: one file per matter."""

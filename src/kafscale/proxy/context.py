@@ -1,0 +1,37 @@
+"""What all connections of a proxy share."""
+
+from dataclasses import dataclass, field
+
+from kafscale.gateways.kafka.calls.login import LoginRules
+from kafscale.model.clock import Clock
+from kafscale.model.endpoints import Endpoint
+from kafscale.proxy.front import FrontAccess
+from kafscale.proxy.members import Members
+from kafscale.proxy.metrics import ProxyMetrics
+from kafscale.proxy.offsets import VirtualOffsets
+from kafscale.proxy.partitions import PhysicalPartitions
+from kafscale.proxy.reading import LaneReader
+from kafscale.proxy.topics import TopicMap
+from kafscale.proxy.upstream.acls import UpstreamAcls
+from kafscale.proxy.upstream.cluster import Upstream
+from kafscale.tasks import Tasks
+
+
+@dataclass(slots=True)
+class ProxyContext:
+    """The parts that requests are answered with."""
+
+    upstream: Upstream
+    topics: TopicMap
+    members: Members
+    partitions: PhysicalPartitions
+    reader: LaneReader
+    offsets: VirtualOffsets
+    clock: Clock
+    tasks: Tasks
+    ledger_topic: str
+    metrics: ProxyMetrics
+    logins: LoginRules | None = None
+    acls: UpstreamAcls | None = None  # of the upstream; None: clients may do everything
+    access: FrontAccess | None = None  # that decides by them
+    doors: dict[int, Endpoint] = field(default_factory=dict)  # upstream brokers as clients see them

@@ -1,0 +1,1 @@
+"""What a physical partition holds, as pure functions of its batches: tags, lanes, checkpoints."""

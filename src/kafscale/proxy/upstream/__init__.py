@@ -1,0 +1,1 @@
+"""The cluster behind the proxy: connections, metadata, the ledger, writing and reading."""

@@ -1,0 +1,5 @@
+"""Runners of the pipeline under attack: rows of tables = records of topics, once.
+
+run.py plays a run: a broker, an S3 server, runners behind doors that misbehave. writers.py has the
+producers, judge.py reads the tables with an engine that knows nothing of us.
+"""

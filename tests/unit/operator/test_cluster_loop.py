@@ -1,0 +1,145 @@
+"""Carrying out a plan: what is sent, what is not sent again, and what is told when that fails."""
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import aiohttp
+import pytest
+
+from kafscale.operator import broker_pages
+from kafscale.operator.cluster_loop import ClusterLoop
+from kafscale.operator.events import Events
+from kafscale.operator.kube.errors import KubeError
+from kafscale.operator.metrics import OperatorMetrics
+from kafscale.operator.observation import PARTS, Observation
+from kafscale.operator.passwords import Passwords
+from kafscale.operator.planning.seen_cluster import SeenBroker
+from kafscale.testing.clock import ManualClock, SeededDice
+from tests.unit.operator.examples import DEFAULTS
+from tests.unit.operator.fake_kube import FakeKube
+
+KEY = ("team", "production")
+
+
+class Copies:
+    """What an informer would have, read from the fake server itself."""
+
+    def __init__(self, kube: FakeKube, kind: str) -> None:
+        self._kube, self._kind = kube, kind
+
+    def get(self, namespace: str, name: str) -> dict[str, Any] | None:
+        return copy.deepcopy(self._kube.objects.get((self._kind, namespace, name)))
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter([one for (kind, _, _), one in self._kube.objects.items() if kind == self._kind])
+
+
+class Loop:
+    """A control loop on a fake server."""
+
+    def __init__(self) -> None:
+        self.kube, self.clock = FakeKube(), ManualClock()
+        informers: Any = {
+            kind: Copies(self.kube, kind)
+            for kind in ("KafscaleCluster", "KafscaleTopic", "Node", *PARTS)
+        }
+        self.metrics = OperatorMetrics()
+        http: Any = None  # pages are faked below
+        self.loop = ClusterLoop(
+            self.kube,
+            http,
+            Observation(informers),
+            DEFAULTS,
+            self.clock,
+            Events(self.kube, self.clock, SeededDice(), "test"),
+            self.metrics,
+            Passwords(self.kube, "kafscale", SeededDice()),
+            {},
+        )
+
+    def cluster(self, **spec: Any) -> None:
+        whole = {
+            "brokers": {},
+            "s3": {"bucket": "data"},
+            "etcd": {"endpoints": ["http://etcd:2379"]},
+            **spec,
+        }
+        metadata = {"name": KEY[1], "namespace": KEY[0], "generation": 1}
+        metadata["creationTimestamp"] = "2026-01-01T00:00:00Z"
+        self.kube.put({"kind": "KafscaleCluster", "metadata": metadata, "spec": whole})
+
+    def status(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.kube.objects["KafscaleCluster", *KEY]["status"]
+        return found
+
+    def sent(self, *verbs: str) -> list[tuple[str, str, str]]:
+        return [call for call in self.kube.calls if call[0] in verbs]
+
+
+@pytest.fixture
+def loop(monkeypatch: pytest.MonkeyPatch) -> Loop:
+    async def no_pages(http: aiohttp.ClientSession, pods: Any) -> dict[str, SeenBroker]:
+        return {}
+
+    monkeypatch.setattr(broker_pages, "read_facts", no_pages)
+    return Loop()
+
+
+async def test_a_second_look_sends_nothing(loop: Loop) -> None:
+    loop.cluster()
+    await loop.loop.look(KEY)
+    assert len(loop.sent("apply")) == 7  # six objects, and the number of brokers
+    assert loop.status()["phase"] == "Pending"
+    await loop.loop.look(KEY)
+    loop.kube.calls.clear()
+    await loop.loop.look(KEY)
+    assert loop.sent("apply", "status", "create", "delete") == []
+
+
+async def test_what_another_writer_changed_is_put_right(loop: Loop) -> None:
+    loop.cluster()
+    await loop.loop.look(KEY)
+    service = loop.kube.objects["Service", "team", "production-bootstrap"]
+    service["spec"]["selector"] = {"app": "another"}
+    await loop.loop.look(KEY)
+    live = loop.kube.objects["Service", "team", "production-bootstrap"]
+    assert live["spec"]["selector"]["app"] == "kafscale-broker"
+
+
+async def test_a_part_that_is_refused_fails_the_look_and_the_status_is_told(loop: Loop) -> None:
+    loop.cluster()
+    apply = loop.kube.apply
+
+    async def refuse(manifest: Any, manager: str = "") -> dict[str, Any]:
+        if manifest["kind"] == "ConfigMap":
+            raise KubeError("forbidden", 403)
+        return await apply(manifest, manager)
+
+    loop.kube.apply = refuse  # type: ignore[method-assign]
+    with pytest.raises(KubeError):
+        await loop.loop.look(KEY)
+    assert loop.status()["phase"] == "Pending"
+
+
+async def test_a_cluster_that_is_gone_is_not_looked_at_again(loop: Loop) -> None:
+    assert await loop.loop.look(KEY) is None
+    assert loop.kube.calls == []
+
+
+async def test_refused_settings_make_no_broker_and_an_event(loop: Loop) -> None:
+    loop.cluster(config={"broker": {"no.such": "1"}})
+    await loop.loop.look(KEY)
+    assert ("StatefulSet", "team", "production-broker") not in loop.kube.objects
+    notes = [one["note"] for (kind, _, _), one in loop.kube.objects.items() if kind == "Event"]
+    assert any("no.such" in note for note in notes)
+
+
+async def test_a_pod_on_a_dead_node_is_deleted_at_once(loop: Loop) -> None:
+    loop.cluster()
+    labels = {"app": "kafscale-broker", "cluster": "production"}
+    metadata = {"name": "production-broker-0", "namespace": "team", "labels": labels}
+    metadata |= {"uid": "p", "deletionTimestamp": "2020-01-01T00:00:00Z"}
+    loop.kube.put({"kind": "Pod", "metadata": metadata, "spec": {"nodeName": "gone"}})
+    await loop.loop.look(KEY)
+    assert loop.sent("delete") == [("delete", "Pod", "production-broker-0")]

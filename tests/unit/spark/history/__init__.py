@@ -1,0 +1,1 @@
+"""A topic read from its table and its log."""
