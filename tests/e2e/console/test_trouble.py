@@ -44,9 +44,11 @@ def test_guessing_is_slowed_down_and_a_restart_asks_for_the_login_again(
         page.get_by_label("Password").fill(PASSWORD)
         button.click()
         expect(page.get_by_role("heading", name="Storage")).to_be_visible()
+        expect(page.get_by_text("what a recovery begins from")).to_be_visible()
 
         console.kill()
         expect(page.get_by_text("Server does not answer").first).to_be_visible()
+        expect(page.get_by_text("What you see was read").first).to_be_visible()
         assert_sound(page)
         console.start()
         expect(page.get_by_text("Your session has ended")).to_be_visible()
