@@ -8,17 +8,14 @@ DescribeGroups.
 from collections.abc import Iterable
 from typing import Final
 
-from kafscale.gateways.kafka.access.authorization import authorized_operations, may_describe
 from kafscale.gateways.kafka.access.requirements import EachRow, itself
 from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement
-from kafscale.gateways.kafka.calls.errors import coordinator_code_of, words_of
 from kafscale.gateways.kafka.calls.request_order import READS_GROUPS
+from kafscale.gateways.kafka.groups.assigned_descriptions import describe_groups
 from kafscale.groups.consumer.events import MemberPartition
 from kafscale.groups.consumer.machine import ConsumerGroup
 from kafscale.groups.consumer.members import ConsumerMember, by_topic
 from kafscale.model.access import AccessOperation, ResourceType
-from kafscale.model.errors import GroupNotFound, KafscaleError
-from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -51,35 +48,8 @@ def answer(call: Call) -> Answer:
 
 
 async def _answer(call: Call) -> ConsumerGroupDescribeResponse:
-    request: ConsumerGroupDescribeRequest = call.message
-    names = dict.fromkeys(request.group_ids)
-    groups = [await _describe(call, name) async for name in call.each(names)]
+    groups = await describe_groups(call, ConsumerGroup, DescribedConsumerGroup, _member)
     return ConsumerGroupDescribeResponse(groups=groups)
-
-
-async def _describe(call: Call, group_id: str) -> DescribedConsumerGroup:
-    try:
-        group = await call.engine.groups.describe(group_id)
-        if not isinstance(group, ConsumerGroup):
-            raise GroupNotFound(f"there is no consumer group {group_id!r}")
-    except KafscaleError as problem:
-        code = coordinator_code_of(problem, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        return DescribedConsumerGroup(code, words_of(problem), group_id)
-    if not all(may_describe(call, name) for name in group.subscribed_topics()):
-        words = "the group reads topics that the client may not describe"
-        return DescribedConsumerGroup(ErrorCode.TOPIC_AUTHORIZATION_FAILED, words, group_id)
-    asked = call.message.include_authorized_operations
-    return DescribedConsumerGroup(
-        group_id=group_id,
-        group_state=group.state.value,
-        group_epoch=group.epoch,
-        assignment_epoch=group.target_epoch,
-        assignor_name=group.assignor,
-        members=[_member(group, member) for member in group.roster.by_id.values()],
-        authorized_operations=authorized_operations(
-            call, ResourceType.GROUP, group_id, asked=asked
-        ),
-    )
 
 
 def _member(group: ConsumerGroup, member: ConsumerMember) -> DescribedConsumerMember:

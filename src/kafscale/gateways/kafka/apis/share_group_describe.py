@@ -5,16 +5,13 @@ A group that does not exist, or is not of this type, gets GROUP_ID_NOT_FOUND.
 
 from typing import Final
 
-from kafscale.gateways.kafka.access.authorization import authorized_operations, may_describe
 from kafscale.gateways.kafka.access.requirements import EachRow, itself
 from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement
-from kafscale.gateways.kafka.calls.errors import coordinator_code_of, words_of
 from kafscale.gateways.kafka.calls.request_order import READS_GROUPS
+from kafscale.gateways.kafka.groups.assigned_descriptions import describe_groups
 from kafscale.groups.consumer.members import ConsumerMember, by_topic
 from kafscale.groups.share.machine import ShareGroup
 from kafscale.model.access import AccessOperation, ResourceType
-from kafscale.model.errors import GroupNotFound, KafscaleError
-from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.share_group_describe import (
     DescribedShareAssignment,
     DescribedShareGroup,
@@ -45,35 +42,8 @@ def answer(call: Call) -> Answer:
 
 
 async def _answer(call: Call) -> ShareGroupDescribeResponse:
-    request: ShareGroupDescribeRequest = call.message
-    names = dict.fromkeys(request.group_ids)
-    groups = [await _describe(call, name) async for name in call.each(names)]
+    groups = await describe_groups(call, ShareGroup, DescribedShareGroup, _member)
     return ShareGroupDescribeResponse(groups=groups)
-
-
-async def _describe(call: Call, group_id: str) -> DescribedShareGroup:
-    try:
-        group = await call.engine.groups.describe(group_id)
-        if not isinstance(group, ShareGroup):
-            raise GroupNotFound(f"there is no share group {group_id!r}")
-    except KafscaleError as problem:
-        code = coordinator_code_of(problem, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        return DescribedShareGroup(code, words_of(problem), group_id)
-    if not all(may_describe(call, name) for name in group.subscribed_topics()):
-        words = "the group reads topics that the client may not describe"
-        return DescribedShareGroup(ErrorCode.TOPIC_AUTHORIZATION_FAILED, words, group_id)
-    asked = call.message.include_authorized_operations
-    return DescribedShareGroup(
-        group_id=group_id,
-        group_state=group.state.value,
-        group_epoch=group.epoch,
-        assignment_epoch=group.target_epoch,
-        assignor_name=group.assignor,
-        members=[_member(group, member) for member in group.roster.by_id.values()],
-        authorized_operations=authorized_operations(
-            call, ResourceType.GROUP, group_id, asked=asked
-        ),
-    )
 
 
 def _member(group: ShareGroup, member: ConsumerMember) -> DescribedShareMember:
