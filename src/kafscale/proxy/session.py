@@ -25,6 +25,7 @@ from kafscale.gateways.kafka.calls.login import (
 from kafscale.model.buffers import Buffer
 from kafscale.model.errors import AuthenticationFailed, KafscaleError
 from kafscale.proxy.apis import cluster
+from kafscale.proxy.apis.produce import UnansweredRefusal
 from kafscale.proxy.apis.table import (
     API_VERSIONS,
     AT_OWN_ADDRESS,
@@ -216,6 +217,8 @@ class ProxySession:
     ) -> None:
         try:
             self._answer(slot, request, await work, checked)
+        except UnansweredRefusal as problem:
+            self._give_up("unanswered_refusal", str(problem))
         except (KafscaleError, TimeoutError) as problem:
             self._give_up("upstream_lost", str(problem))
 

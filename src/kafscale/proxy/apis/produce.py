@@ -7,6 +7,7 @@ from kafscale.model.errors import (
     BadBatch,
     BatchTooLarge,
     CorruptBatch,
+    KafscaleError,
     RecordListTooLarge,
     UnsupportedCompression,
 )
@@ -34,6 +35,10 @@ _CODES: Final[dict[type[BadBatch], ErrorCode]] = {
     UnsupportedCompression: ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
 }
 _LONGEST_S: Final = 120.0
+
+
+class UnansweredRefusal(KafscaleError):
+    """A batch is not stored, and its client wants no answer that says so."""
 
 
 async def produce(call: ProxyCall) -> ProxyAnswer:
@@ -92,12 +97,18 @@ async def _finish(
     waiting: list[tuple[PartitionProduceResponse, "asyncio.Future[int]"]],
     acks: int,
 ) -> ProduceResponse | None:
-    if acks == 0:
-        return None
     for row, appended in waiting:
         try:
             row.base_offset = await appended
         except BatchRefused as problem:
             row.error_code = problem.code
             row.error_message = str(problem)
-    return answer
+    if acks:
+        return answer
+    # The connection's end is all that tells such a client to ask who leads the partition now.
+    for topic in answer.responses:
+        for row in topic.partition_responses:
+            if row.error_code:
+                refused = f"{topic.name}-{row.index}: {ErrorCode(row.error_code).name}"
+                raise UnansweredRefusal(refused)
+    return None
