@@ -20,6 +20,7 @@ class GroupCommit(msgspec.Struct, array_like=True, frozen=True):
     offset: int
     epoch: int
     metadata: str
+    topic_id: str  # a topic that is created anew under its old name begins without offsets
 
 
 class VirtualPartition(NamedTuple):
@@ -51,14 +52,25 @@ class VirtualOffsets:
         """Write offsets, None to delete one."""
         await self._ledger.write(
             {
-                KEY + msgspec.json.encode((group, *place)): (
-                    None if row is None else msgspec.json.encode(row)
-                )
+                _key(group, place): None if row is None else msgspec.json.encode(row)
                 for place, row in rows.items()
             }
         )
 
     async def of_group(self, group: str) -> Mapping[VirtualPartition, GroupCommit]:
-        """What a group has committed up to now, at whichever proxy."""
+        """What a group has committed up to now, at whichever proxy; for deleted topics, too."""
         await self._ledger.sync()
         return self._groups.get(group, {})
+
+    def keys_of(self, topic_id: str) -> list[bytes]:
+        """The rows of all groups about a topic."""
+        return [
+            _key(group, place)
+            for group, rows in self._groups.items()
+            for place, row in rows.items()
+            if row.topic_id == topic_id
+        ]
+
+
+def _key(group: str, place: VirtualPartition) -> bytes:
+    return KEY + msgspec.json.encode((group, *place))

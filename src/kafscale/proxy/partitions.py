@@ -1,6 +1,7 @@
 """All physical partitions that this proxy serves: opened when needed, watched, checkpointed."""
 
 import asyncio
+from collections.abc import Iterable
 from typing import Final
 
 import structlog
@@ -157,6 +158,13 @@ class PhysicalPartitions:
         """Hide all records of a virtual partition before an offset."""
         row = str(offset).encode()
         await self._ledger.write({start_key(topic.topic_id, partition): row})
+
+    async def forget_topic(self, topic_id: str, more: Iterable[bytes]) -> None:
+        """Delete what is written down about a topic that is gone, and `more` rows with it."""
+        about = tuple(key + f"{topic_id}/".encode() for key in (STATE_KEY, START_KEY))
+        gone = [*more, *(key for key in self._ledger.rows if key.startswith(about))]
+        if gone:
+            await self._ledger.write(dict.fromkeys(gone))
 
     # -- watching -----------------------------------------------------------------------------
 

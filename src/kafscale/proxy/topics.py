@@ -109,6 +109,11 @@ class TopicMap:
             )
         return known
 
+    def known_id(self, name: str) -> str | None:
+        """The id of the topic that a name stood for when it was mapped."""
+        row = self._ledger.rows.get(KEY + name.encode())
+        return None if row is None else msgspec.json.decode(row, type=TopicPin).topic_id
+
     def pin_of(self, name: str, topic_id: bytes) -> TopicPin | None:
         """What the ledger says of this very topic."""
         row = self._ledger.rows.get(KEY + name.encode())

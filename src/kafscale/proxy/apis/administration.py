@@ -18,6 +18,8 @@ from kafscale.wire.kafka.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from kafscale.wire.kafka.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from kafscale.wire.kafka.schema import NO_UUID
 
 
 class _Refusal(Exception):
@@ -53,7 +55,8 @@ async def create_topics(call: ProxyCall) -> ProxyAnswer:
     for row in answer.topics:
         if row.name in wanted and row.num_partitions > 0:
             row.num_partitions = wanted[row.name]
-        call.context.upstream.topics.pop(row.name, None)
+        if not row.error_code:  # what is known under this name is about an earlier topic
+            call.context.upstream.topics.pop(row.name, None)
     answer.topics += refused
     return answer
 
@@ -77,6 +80,24 @@ def _scale(call: ProxyCall, topic: CreatableTopic) -> int:
     virtual = topic.num_partitions
     topic.num_partitions = -(-virtual // ratio) if virtual > 0 else virtual
     return virtual
+
+
+async def delete_topics(call: ProxyCall) -> ProxyAnswer:
+    """Pass it on; what proxies have written down about a deleted topic goes with it."""
+    request: DeleteTopicsRequest = call.message
+    context = call.context
+    named = [*request.topic_names, *(one.name for one in request.topics if one.name is not None)]
+    known = {name: context.topics.known_id(name) for name in named}
+    answer = await call.ask(request, DeleteTopicsResponse)
+    for row in answer.responses:
+        if row.error_code:
+            continue
+        context.upstream.topics.pop(row.name or "", None)
+        is_told = row.topic_id != NO_UUID
+        topic_id = bytes(row.topic_id).hex() if is_told else known.get(row.name or "")
+        if topic_id is not None:
+            await context.partitions.forget_topic(topic_id, context.offsets.keys_of(topic_id))
+    return answer
 
 
 async def create_partitions(call: ProxyCall) -> ProxyAnswer:

@@ -137,7 +137,7 @@ def _commit(
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
     if not code:
         rows[VirtualPartition(name, part.partition_index)] = GroupCommit(
-            part.committed_offset, part.committed_leader_epoch, metadata
+            part.committed_offset, part.committed_leader_epoch, metadata, topic.topic_id.hex()
         )
     return code
 
@@ -198,6 +198,7 @@ async def _add_rows(
 
 
 _Row = tuple[int, int, int, str, int]
+_NO_COMMIT: Final = GroupCommit(-1, -1, "", "")
 
 
 async def _committed(
@@ -209,19 +210,23 @@ async def _committed(
     """Rows of virtual partitions, by topic; `wanted` None: all that there are."""
     if wanted is not None and not mapped:
         return {}
-    known = await call.context.offsets.of_group(group)
-    found: dict[str, list[_Row]] = {}
+    rows = await call.context.offsets.of_group(group)
     if wanted is None:
-        for place, row in known.items():
-            found.setdefault(place.topic, []).append(
-                (place.partition, row.offset, row.epoch, row.metadata, 0)
-            )
-        return found
-    for name in mapped:
-        for partition in wanted.get(name, ()):
-            row = known.get(VirtualPartition(name, partition), GroupCommit(-1, -1, ""))
-            found.setdefault(name, []).append((partition, row.offset, row.epoch, row.metadata, 0))
+        mapped = await _mapped(call, {place.topic for place in rows})
+    ids = {name: topic.topic_id.hex() for name, topic in mapped.items()}
+    known = {place: row for place, row in rows.items() if ids.get(place.topic) == row.topic_id}
+    places = known if wanted is None else _places(wanted, mapped)
+    found: dict[str, list[_Row]] = {}
+    for place in places:
+        row = known.get(place, _NO_COMMIT)
+        found.setdefault(place.topic, []).append(
+            (place.partition, row.offset, row.epoch, row.metadata, 0)
+        )
     return found
+
+
+def _places(wanted: dict[str, list[int]], mapped: Iterable[str]) -> list[VirtualPartition]:
+    return [VirtualPartition(name, number) for name in mapped for number in wanted.get(name, ())]
 
 
 # -- deleting -----------------------------------------------------------------------------------

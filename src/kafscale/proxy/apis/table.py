@@ -27,6 +27,7 @@ EVERYWHERE: Final[dict[int, RequestHandler]] = {
     9: groups.offset_fetch,
     10: cluster.find_coordinator,
     19: administration.create_topics,
+    20: administration.delete_topics,
     24: transactions.add_partitions_to_txn,
     28: transactions.txn_offset_commit,
     32: configs.describe_configs,
