@@ -50,6 +50,8 @@ logger = structlog.get_logger()
 MOST_UNPACKED: Final = 64 << 20
 _MOST_UNDER_WAY: Final = 5
 _PAUSE_S: Final = 0.1
+_REACH_S: Final = 10.0
+_REACH_PAUSE_S: Final = 0.01
 # Answers after which the batch may be sent again, once the log has been read to its end.
 _SENT_AGAIN: Final = frozenset(
     {
@@ -292,6 +294,20 @@ class PhysicalPartition:
         if self.state is State.TROUBLED and not self._under_way:
             self.state = State.OPENING
             self._tasks.spawn(self._recover(), "recover")
+
+    async def catch_up(self) -> None:
+        """Read all that the upstream has now. Raises UpstreamLost, TimeoutError."""
+        await self.reach(await list_offset(self._upstream, self.topic, self.index, LATEST))
+
+    async def reach(self, place: int) -> None:
+        """Wait until all batches before a place are known: another proxy may have written them."""
+        async with asyncio.timeout(_REACH_S):
+            while self.log.next_place < place:
+                if self.state is State.CLOSED:
+                    raise UpstreamLost(f"{self.topic}-{self.index} is served by another proxy")
+                if self.is_idle:
+                    self.look_again()
+                await asyncio.sleep(_REACH_PAUSE_S)
 
     async def open(self, known: PhysicalLog, lane_count: int) -> None:
         """Read what came after a checkpoint. Raises UpstreamRefused if the topic is gone."""

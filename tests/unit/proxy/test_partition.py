@@ -283,3 +283,22 @@ async def test_a_closed_partition_sends_clients_elsewhere() -> None:
     assert refusal.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert proxy.state is State.CLOSED
     await tasks.aclose()
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_proxy_reads_what_another_one_wrote_meanwhile() -> None:
+    upstream = FaultyUpstream(1, 0)
+    tasks = Tasks()
+    one, two = a_proxy(upstream, tasks, 1), a_proxy(upstream, tasks, 2)
+    for proxy in (one, two):
+        await proxy.open(PhysicalLog(), 1)
+    batch = a_batch(0, 3, -1, 0)
+    await two.append(0, batch, read_header(batch), 1000)
+    assert one.log.lane(0).next == 0
+    await one.catch_up()
+    assert one.log.lane(0).next == 3
+    await one.catch_up()
+    one.close()
+    with pytest.raises(UpstreamLost):
+        await one.reach(upstream.end + 1)
+    await tasks.aclose()

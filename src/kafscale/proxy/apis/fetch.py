@@ -94,6 +94,9 @@ async def _read(call: ProxyCall, one: Wanted, room: int, *, may_exceed: bool) ->
     if room <= 0 and not may_exceed:
         return []
     try:
+        if offset > one.partition.log.lane(one.lane).next:
+            # The client may have read what another proxy wrote, which served until now.
+            await one.partition.catch_up()
         found = reader.read_near(one.partition, one.lane, offset, room)
         if found is None:
             found = await reader.read_far(one.partition, one.lane, offset, room)

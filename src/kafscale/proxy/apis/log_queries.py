@@ -131,6 +131,7 @@ async def _epoch_end(
     found = (await link.ask(request, OffsetForLeaderEpochResponse)).topics[0].partitions[0]
     row.error_code, row.leader_epoch = found.error_code, found.leader_epoch
     if not found.error_code and found.end_offset >= 0:
+        await partition.reach(found.end_offset)
         lane = mapped.place(asked.partition).lane
         row.end_offset = await call.context.reader.offset_at(partition, lane, found.end_offset)
 
