@@ -66,6 +66,7 @@ class Upstream:
         self._shared: dict[tuple[int, str], Link] = {}
         self._opening: dict[tuple[int, str], asyncio.Lock] = {}
         self._refreshing = asyncio.Lock()
+        self._silent: set[UpstreamAddress] = set()  # the last try was in vain: others come first
 
     # -- connections --------------------------------------------------------------------------
 
@@ -84,11 +85,16 @@ class Upstream:
                 raise UpstreamLost(f"the upstream has no broker {node}")
             return await Link().open(address, self._fresh())
         problem: UpstreamLost | None = None
-        for address in dict.fromkeys((*self.nodes.values(), *self._bootstrap)):
+        known = dict.fromkeys((*self.nodes.values(), *self._bootstrap))
+        for address in sorted(known, key=lambda one: one in self._silent):
             try:
-                return await Link().open(address, self._fresh())
+                link = await Link().open(address, self._fresh())
             except UpstreamLost as lost:
+                self._silent.add(address)
                 problem = lost
+            else:
+                self._silent.discard(address)
+                return link
         raise problem or UpstreamLost("the upstream has no address")
 
     async def link(self, node: int | None, purpose: str) -> Link:

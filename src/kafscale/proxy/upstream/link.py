@@ -138,8 +138,12 @@ class Link:
     async def ask(self, request: Message, kind: type[M], version: int | None = None) -> M:
         """Send a request and give its answer. Raises UpstreamLost, TimeoutError."""
         chosen = self.version_of(type(request)) if version is None else version
-        async with asyncio.timeout(_ANSWER_S):
-            answer = await self.send(frame.request_frame(0, request, chosen, CLIENT_ID))
+        try:
+            async with asyncio.timeout(_ANSWER_S):
+                answer = await self.send(frame.request_frame(0, request, chosen, CLIENT_ID))
+        except TimeoutError:  # answers come in order: nothing else would be answered either
+            self.close()
+            raise
         return frame.read_response(answer, kind, chosen)[1]
 
     def begin(self) -> None:
