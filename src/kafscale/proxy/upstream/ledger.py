@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Final
 
+import msgspec
 import structlog
 
 from kafscale.model.clock import Clock
@@ -43,6 +44,15 @@ _LONG_POLL_MS: Final = 500
 _PAUSE_S: Final = 0.2
 _WRITE_S: Final = 30.0
 _MOST_UNPACKED: Final = 64 << 20
+
+_FOR_A_MOMENT: Final = frozenset(
+    {
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
 
 RowWatch = Callable[[bytes, bytes | None], None]  # a key, and its new value
 
@@ -113,9 +123,13 @@ class Ledger:
                 try:
                     last = await self._append(batch) + len(records)
                     break
+                except UpstreamRefused as problem:
+                    if problem.code not in _FOR_A_MOMENT:
+                        raise
                 except (UpstreamLost, TimeoutError):
-                    # Rows have no order but that of the log: to write them twice does no harm.
-                    await asyncio.sleep(_PAUSE_S)
+                    pass
+                # Rows have no order but that of the log: to write them twice does no harm.
+                await asyncio.sleep(_PAUSE_S)
             await self._wait_for(last)
 
     async def _append(self, batch: bytes) -> int:
@@ -192,7 +206,11 @@ class Ledger:
             self.rows[key] = value
         for prefix, told in self._watches:
             if key.startswith(prefix):
-                told(key, value)
+                try:
+                    told(key, value)
+                except (msgspec.MsgspecError, ValueError) as problem:
+                    # Of another version, or of another program: the rest must be heard.
+                    logger.error("row_unreadable", key=repr(key[:100]), reason=str(problem))
 
     def _tell_reached(self) -> None:
         still = []
