@@ -230,6 +230,8 @@ def check(settings: ProxySettings) -> None:
     tls = settings.listen.tls
     if tls is not None and (tls.cert_path is None or tls.key_path is None):
         raise ConfigError("listen.tls: cert_path and key_path are needed")
+    if tls is not None and tls.require_client_cert and tls.ca_cert_path is None:
+        raise ConfigError("listen.tls: require_client_cert needs ca_cert_path")
     if settings.metrics.address:
         read_address(settings.metrics.address, "metrics.address")
     _ = settings.acl_rules

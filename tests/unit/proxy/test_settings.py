@@ -63,6 +63,11 @@ def test_a_password_comes_from_the_environment_or_a_file(tmp_path: Path) -> None
         (UPSTREAM | {"id": -1}, "id"),
         (UPSTREAM | {"listen": {"address": "x"}}, "listen.address"),
         (UPSTREAM | {"listen": {"tls": {}}}, "cert_path"),
+        (
+            UPSTREAM
+            | {"listen": {"tls": {"cert_path": "c", "key_path": "k", "require_client_cert": True}}},
+            "ca_cert_path",
+        ),
         (UPSTREAM | {"listen": {"sasl": {}}}, "users_file"),
         (UPSTREAM | {"ledger_topic": "orders"}, "ledger_topic"),
         ({"kafka": {"bootstrap_servers": ["a"]}}, "HOST:PORT"),
