@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kafscale.gateways.kafka import resources
-from kafscale.gateways.kafka.access.authorization import may_describe
 from kafscale.gateways.kafka.access.requirements import (
     CODE_OF,
     EachRow,
     UnlessOnCluster,
+    are_hidden,
     by_group,
     by_name,
     is_denied,
@@ -21,6 +21,7 @@ from kafscale.gateways.kafka.access.requirements import (
 )
 from kafscale.gateways.kafka.calls.call import Call
 from kafscale.gateways.kafka.calls.fetch_sessions import CLOSE
+from kafscale.gateways.kafka.calls.share_sessions import FIRST_EPOCH
 from kafscale.model.access import CLUSTER_NAME, AccessOperation, ResourceType
 from kafscale.model.errors import UnknownTopicId
 from kafscale.records.validation import is_transactional
@@ -177,6 +178,38 @@ class SharedTopics:
 
 
 @dataclass(frozen=True, slots=True)
+class SharedSession:
+    """READ on the topics that a share session has had since earlier requests.
+
+    The handler hands back what the member has of them; here they get their answers.
+    """
+
+    refused: Callable[[bytes, int, ErrorCode], Any]
+
+    def check(self, call: Call) -> Message | None:
+        """See call.Requirement."""
+        request = call.message
+        if request.share_session_epoch == FIRST_EPOCH:
+            return None
+        key = (request.group_id or "", request.member_id or "")
+        named = {
+            (row.topic_id, one.partition_index) for row in request.topics for one in row.partitions
+        }
+        places = [one for one in call.context.share_sessions.places(key) if one not in named]
+        _, denied = split(call, _READ, _TOPIC, places, lambda place: _name_by_id(call, place[0]))
+        if denied:
+            answers = [self.refused(*place, CODE_OF[_TOPIC]) for place in denied]
+            call.amend(lambda response: response.responses.extend(answers))
+        return None
+
+
+def may_read(call: Call, topic_id: bytes) -> bool:
+    """Whether the client may read a topic; an id that is not known is not denied."""
+    name = _name_by_id(call, topic_id)
+    return name is None or call.allows(_READ, _TOPIC, name)
+
+
+@dataclass(frozen=True, slots=True)
 class SubscribedTopics:
     """A client may subscribe by name only to topics that it may know of."""
 
@@ -184,10 +217,9 @@ class SubscribedTopics:
 
     def check(self, call: Call) -> Message | None:
         """Answer at once if a topic is not the client's to see."""
-        names = call.message.subscribed_topic_names or ()
-        if all(may_describe(call, name) for name in names):
-            return None
-        return self.refused(call, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        if are_hidden(call, call.message.subscribed_topic_names or ()):
+            return self.refused(call, CODE_OF[_TOPIC])
+        return None
 
 
 class DeletedTopics:

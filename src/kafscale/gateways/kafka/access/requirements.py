@@ -36,6 +36,13 @@ def is_denied(call: Call, operation: AccessOperation, kind: ResourceType, name: 
     return True
 
 
+def are_hidden(call: Call, topics: Iterable[str]) -> bool:
+    """Whether the client may not know of one of the topics; counted if so."""
+    operation, kind = AccessOperation.DESCRIBE, ResourceType.TOPIC
+    hidden = [name for name in topics if is_denied(call, operation, kind, name)]
+    return bool(hidden)
+
+
 def split(
     call: Call,
     operation: AccessOperation,

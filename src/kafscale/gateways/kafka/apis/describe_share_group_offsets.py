@@ -7,7 +7,7 @@ from typing import Final
 
 from kafscale.engine.subscriptions.share_starts import ShareStart
 from kafscale.gateways.kafka.access.authorization import may_describe
-from kafscale.gateways.kafka.access.requirements import EachRow, by_group
+from kafscale.gateways.kafka.access.requirements import EachRow, are_hidden, by_group
 from kafscale.gateways.kafka.calls import client_errors
 from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement
 from kafscale.gateways.kafka.calls.errors import coordinator_code_of, words_of
@@ -80,7 +80,7 @@ def _topic(
 ) -> ShareOffsetsTopicResponse:
     topic = call.engine.topics.find(name)
     code = 0
-    if not may_describe(call, name):
+    if are_hidden(call, [name]):
         code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     elif topic is None:
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

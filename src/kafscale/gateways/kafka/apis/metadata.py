@@ -19,11 +19,12 @@ from kafscale.gateways.kafka.access.authorization import (
     may_describe,
     operations_on_cluster,
 )
+from kafscale.gateways.kafka.access.requirements import is_denied
 from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement, in_time
 from kafscale.gateways.kafka.calls.errors import code_of
 from kafscale.gateways.kafka.calls.mutation_quota import charge_mutations
 from kafscale.gateways.kafka.calls.request_order import READS_OR_CREATES_TOPICS
-from kafscale.model.access import ResourceType
+from kafscale.model.access import AccessOperation, ResourceType
 from kafscale.model.errors import InvalidTopicName, KafscaleError, TopicExists
 from kafscale.model.names import check_topic_name, is_internal
 from kafscale.wire.kafka.errors import ErrorCode
@@ -103,8 +104,9 @@ def _find(call: Call, one: MetadataRequestTopic) -> Topic | None:
 async def _find_or_create(call: Call, name: str) -> MetadataResponseTopic:
     request: MetadataRequest = call.message
     allowed = call.version < _FORBIDDING_FROM or request.allow_auto_topic_creation
-    is_denied = not may_create(call, name)
-    if call.engine.auto_create and allowed and not is_denied and not is_internal(name):
+    wants_one = call.engine.auto_create and allowed
+    is_refused = wants_one and not may_create(call, name)
+    if wants_one and not is_refused and not is_internal(name):
         return await _create(call, name)
     try:
         topic = await in_time(call, call.engine.topics.discover(name), _LONGEST_LOOK_S)
@@ -113,7 +115,7 @@ async def _find_or_create(call: Call, name: str) -> MetadataResponseTopic:
     if topic is not None:
         return await _describe(call, topic)
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if call.engine.auto_create and allowed and is_denied:
+    if is_refused and is_denied(call, AccessOperation.CREATE, ResourceType.TOPIC, name):
         code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return MetadataResponseTopic(error_code=code, name=name)
 

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from kafscale.gateways.kafka.access.api_requirements import SharedTopics
+from kafscale.gateways.kafka.access.api_requirements import SharedSession, SharedTopics, may_read
 from kafscale.gateways.kafka.access.requirements import WholeRequest, error_alone
 from kafscale.gateways.kafka.calls import client_errors
 from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement
@@ -45,6 +45,11 @@ REQUIREMENTS: Final[tuple[Requirement, ...]] = (
         ResourceType.GROUP,
         lambda request: request.group_id or "",
         error_alone(ShareFetchResponse),
+    ),
+    SharedSession(
+        lambda topic_id, partition, code: ShareFetchableTopicResponse(
+            topic_id, [SharePartitionData(partition, code, None, code)]
+        )
     ),
     SharedTopics(
         lambda row, code: ShareFetchableTopicResponse(
@@ -106,6 +111,8 @@ async def _answer(call: Call, session: ShareSession) -> ShareFetchResponse:
     request: ShareFetchRequest = call.message
     is_last = request.share_session_epoch == LAST_EPOCH
     async with session.busy, asyncio.TaskGroup() as saving:
+        if not call.context.authorizer.allows_all:
+            session.deny(lambda topic_id: not may_read(call, topic_id))
         settling = {
             (topic.topic_id, one.partition_index): saving.create_task(
                 acquiring.settle(

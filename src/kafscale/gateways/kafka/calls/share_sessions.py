@@ -33,13 +33,14 @@ SharePlace = tuple[bytes, int]  # topic id and partition
 class SharePart(Receiver):
     """One partition of a session."""
 
-    __slots__ = ("attached", "is_wanted", "place", "problem", "session", "taken")
+    __slots__ = ("attached", "is_denied", "is_wanted", "place", "problem", "session", "taken")
 
     def __init__(self, session: "ShareSession", place: SharePlace) -> None:
         self.session = session
         self.place = place
         self.attached: Attached | None = None  # None: before the first fetch, or after a loss
         self.is_wanted = True  # False: the member reads it no more, and may still have some of it
+        self.is_denied = False  # True: the member may not read it
         self.problem: KafscaleError | None = None  # for the next answer
         self.taken: list[MessageDelivery] = []  # for the next answer
 
@@ -93,8 +94,17 @@ class ShareSession:
         room.wake()
 
     def wanted(self) -> list[SharePart]:
-        """The partitions that the member reads."""
-        return [part for part in self.parts.values() if part.is_wanted]
+        """The partitions that the member reads, and may read."""
+        return [part for part in self.parts.values() if part.is_wanted and not part.is_denied]
+
+    def deny(self, is_denied: Callable[[bytes], bool]) -> None:
+        """Hand back what the member has of topics that it may not read any more."""
+        answers = {topic_id: is_denied(topic_id) for topic_id in {one for one, _ in self.parts}}
+        for part in self.parts.values():
+            part.is_denied = answers[part.place[0]]
+            if part.is_denied:
+                part.detach()
+                part.problem, part.taken = None, []
 
     def stop(self) -> None:
         """Take nothing more."""
@@ -174,6 +184,11 @@ class ShareSessions:
             raise ShareSessionLimitReached(f"this broker has {len(self._sessions)} share sessions")
         session = self._sessions[key] = ShareSession(key)
         return session
+
+    def places(self, key: SessionKey) -> list[SharePlace]:
+        """What a member reads from this broker, or still has of it."""
+        session = self._sessions.get(key)
+        return [] if session is None else list(session.parts)
 
     def find(self, key: SessionKey, epoch: int) -> ShareSession:
         """The session of a request, which is in order by its epoch."""

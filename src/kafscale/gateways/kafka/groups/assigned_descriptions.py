@@ -6,7 +6,8 @@ Next door: what their heartbeats share (assigned_members.py).
 from collections.abc import Callable
 from typing import TypeVar
 
-from kafscale.gateways.kafka.access.authorization import authorized_operations, may_describe
+from kafscale.gateways.kafka.access.authorization import authorized_operations
+from kafscale.gateways.kafka.access.requirements import are_hidden
 from kafscale.gateways.kafka.calls.call import Call
 from kafscale.gateways.kafka.calls.errors import coordinator_code_of, words_of
 from kafscale.groups.consumer.assigned import AssignedGroup
@@ -44,7 +45,7 @@ async def _describe(
     except KafscaleError as problem:
         code = coordinator_code_of(problem, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return row(code, words_of(problem), group_id)
-    if not all(may_describe(call, name) for name in group.subscribed_topics()):
+    if are_hidden(call, group.subscribed_topics()):
         words = "the group reads topics that the client may not describe"
         return row(ErrorCode.TOPIC_AUTHORIZATION_FAILED, words, group_id)
     asked = call.message.include_authorized_operations

@@ -372,11 +372,15 @@ async def test_a_request_that_is_denied_gets_the_error_of_its_resource_and_does_
     rules: Rules,
     guarded: InProcessBroker,
     caller: Caller,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     await caller.create("t")
+    lines: list[dict[str, object]] = []
+    monkeypatch.setattr(guarded.connections._audit, "_write_line", lines.append)
     rules.denies_all = True
     answer = await caller.ask(request_, version)
     assert set(codes(answer)) - {0} == {code}
+    assert [line["kind"] for line in lines] == ["denied"]
     rules.denies_all = False
     assert {principal for principal, *_ in rules.asked} == {ANONYMOUS}
     engine = guarded.engine
@@ -456,12 +460,15 @@ async def test_topics_are_left_out_of_all_topics_and_hidden_by_their_ids(
 
 
 async def test_asking_for_a_topic_creates_it_only_where_the_client_may_create(
-    rules: Rules, guarded: InProcessBroker, caller: Caller
+    rules: Rules, guarded: InProcessBroker, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    lines: list[dict[str, object]] = []
+    monkeypatch.setattr(guarded.connections._audit, "_write_line", lines.append)
     rules.denied_operations = {AccessOperation.CREATE}
     asked = metadata.MetadataRequest([metadata.MetadataRequestTopic(NO_UUID, "new")])
     (row,) = (await caller.ask(asked, 9)).topics
     assert row.error_code == TOPIC
+    assert [(line["kind"], line["operation"]) for line in lines] == [("denied", "CREATE")]
     assert not guarded.engine.topics.all()
     rules.denied_operations = set()
     (row,) = (await caller.ask(asked, 9)).topics
