@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from kafscale.access.plain import check_password, read_plain
+from kafscale.access.plain import check_password, is_password, read_plain
 from kafscale.access.scram import (
     SCRAM_MECHANISMS,
     SCRAM_SHA_256,
@@ -54,6 +54,7 @@ class SaslReply(NamedTuple):
 
     message: bytes
     identity: ClientIdentity | None = None
+    is_refusal: bool = False  # the login has failed, and the message says why
 
 
 class Exchange(Protocol):
@@ -109,16 +110,18 @@ class Authentication:
 
         Raises AuthenticationFailed.
         """
+        is_of_file = False
         if self._passwords is not None:
             passwords = await self._passwords.current()
-            if user in passwords:
-                check_password(passwords[user], password)
+            if is_password(passwords.get(user), password):
                 return ClientIdentity(Principal("User", user))
+            # A wrong password of the file takes as long as one of a user who is not in it.
+            is_of_file = user in passwords
         secret = self.credentials.decoy_secret or self._own_decoy_secret
-        kept = self.credentials.of_user(user) or [
-            (SCRAM_SHA_256, decoy(SCRAM_SHA_256, secret, user))
-        ]
-        mechanism, credential = kept[0]
+        kept = [] if is_of_file else self.credentials.of_user(user)
+        mechanism, credential = (
+            kept[0] if kept else (SCRAM_SHA_256, decoy(SCRAM_SHA_256, secret, user))
+        )
         async with self._stretching:
             fits = await asyncio.to_thread(fits_password, mechanism, credential, password)
         if not fits:
@@ -220,7 +223,7 @@ class _BearerLogin:
             identified = await identify(self._check, self._clock, token)
         except AuthenticationFailed as problem:
             self._refusal = json.dumps({"status": "invalid_token", "error": str(problem)})
-            return SaslReply(self._refusal.encode())
+            return SaslReply(self._refusal.encode(), is_refusal=True)
         self.claimed = identified.user
         if authzid and authzid != identified.user:
             raise AuthenticationFailed(

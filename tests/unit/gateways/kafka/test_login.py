@@ -321,6 +321,30 @@ async def test_tokens_of_an_issuer(tmp_path: Path) -> None:
             assert (await authenticate(caller, message(token))).auth_bytes == b""
 
 
+@pytest.mark.parametrize("says_more", [True, False])
+async def test_a_token_that_is_refused_is_one_failure_whether_its_client_says_more_or_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says_more: bool
+) -> None:
+    issuer = TokenIssuer(tmp_path)
+    lines: list[dict[str, object]] = []
+    async with SecuredBroker(tmp_path, keys_file=issuer.keys_file) as broker:
+        monkeypatch.setattr(broker.connections._audit, "_write_line", lines.append)
+        async with connected(broker) as caller:
+            await handshake(caller, "OAUTHBEARER")
+            token = issuer.token("olga", iat=1, exp=2)
+            said = await authenticate(caller, f"n,,\x01auth=Bearer {token}\x01\x01".encode())
+            assert json.loads(said.auth_bytes)["status"] == "invalid_token"
+            assert [(one["kind"], one["operation"]) for one in lines] == [
+                ("authentication_failed", "OAUTHBEARER")
+            ]
+            if says_more:
+                assert (await authenticate(caller, b"\x01")).error_code == FAILED
+                assert await caller.is_closed()
+        assert len(lines) == 1
+        (counted_once,) = counted(broker, "kafscale_authentications_total")
+        assert counted_once.endswith('{mechanism="OAUTHBEARER",outcome="failed"} 1')
+
+
 async def test_passwords_that_change_are_read_again(tmp_path: Path) -> None:
     clock = ManualClock(NOW_MS)
     async with SecuredBroker(tmp_path, clock=clock) as broker:

@@ -47,4 +47,6 @@ async def _answer(call: Call, login: Login) -> SaslAuthenticateResponse:
     except AuthenticationFailed as problem:
         await asyncio.sleep(login.rules.failure_delay_s)
         return SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, words_of(problem))
+    if said.is_refusal:
+        await asyncio.sleep(login.rules.failure_delay_s)
     return SaslAuthenticateResponse(auth_bytes=said.message, session_lifetime_ms=said.lifetime_ms)

@@ -79,7 +79,8 @@ class LoginAnswer(NamedTuple):
     """What a client is answered."""
 
     message: bytes
-    lifetime_ms: int  # of the session; 0: as long as the connection
+    lifetime_ms: int = 0  # of the session; 0: as long as the connection
+    is_refusal: bool = False  # the login has failed; the client may still say that it knows
 
 
 class IllegalState(Exception):
@@ -100,6 +101,7 @@ class Login:
         self._exchange: Exchange | None = None
         self._began_s = -math.inf
         self._left_bytes = _MOST_BYTES
+        self._is_told = False  # that the login has failed
 
     @property
     def mechanisms(self) -> Sequence[str]:
@@ -156,7 +158,9 @@ class Login:
             self._end(self._mechanism, "failed", exchange.claimed)
             raise
         if reply.identity is None:
-            return LoginAnswer(reply.message, 0)
+            if reply.is_refusal:  # told now: a client can leave without another word
+                self._tell_failure(self._mechanism, "failed", exchange.claimed)
+            return LoginAnswer(reply.message, is_refusal=reply.is_refusal)
         self._exchange = None
         return LoginAnswer(reply.message, self._begin_session(reply.identity))
 
@@ -170,6 +174,8 @@ class Login:
         except (AuthenticationFailed, IllegalState):
             await asyncio.sleep(self.rules.failure_delay_s)
             return ()
+        if answer.is_refusal:
+            await asyncio.sleep(self.rules.failure_delay_s)
         return len(answer.message).to_bytes(4, "big"), answer.message
 
     def _begin_session(self, identity: ClientIdentity) -> int:
@@ -188,8 +194,14 @@ class Login:
     def _end(self, mechanism: str, outcome: str, claimed: str = "") -> None:
         self.state = LoginState.FAILED
         self._exchange = None
+        self._tell_failure(mechanism, outcome, claimed)
+
+    def _tell_failure(self, mechanism: str, outcome: str, claimed: str) -> None:
+        """Report that a login has failed, once."""
         known = mechanism if mechanism in self.rules.mechanisms else "other"
-        self._report(known, outcome, claimed)
+        if not self._is_told:
+            self._report(known, outcome, claimed)
+        self._is_told = True
 
 
 def _check_unchanged(before: ClientIdentity, after: ClientIdentity) -> None:
