@@ -110,10 +110,16 @@ class Connection(asyncio.BufferedProtocol):
         owner: ConnectionOwner,
         listener: str,
         make_session: Callable[["Connection"], Session],
+        *,
+        is_charged: bool = False,
     ) -> None:
-        """`listener`: the name of the one that accepted this connection."""
+        """`listener`: the name of the one that accepted this connection.
+
+        `is_charged`: its address was asked for a penalty when the connection was accepted.
+        """
         self._owner = owner
         self._make_session = make_session
+        self._is_charged = is_charged
         self.listener = listener
         self.principal: Principal = ANONYMOUS
         self.may_be_silent = False  # a session whose protocol has no heartbeats sets it
@@ -155,7 +161,7 @@ class Connection(asyncio.BufferedProtocol):
         if not self._owner.admit(self):
             transport.abort()
             return
-        penalty_s = self._owner.penalty_of(self)
+        penalty_s = 0.0 if self._is_charged else self._owner.penalty_of(self)
         if penalty_s > 0:
             # As in Kafka it ends later: a client that comes back at once would come too often.
             self.pause_reading()

@@ -114,6 +114,22 @@ class Connections:
         self._client_log.aclose()
         self._audit.aclose()
 
+    # -- called by listeners -----------------------------------------------------------------
+
+    def is_full_of(self, address: str, listener: str) -> bool:
+        """Whether an address has as many connections as it may have; counted if so."""
+        is_full = 0 < self.limits.max_connections_per_ip <= self._per_ip.get(address, 0)
+        if is_full:
+            self.refused_at(address, listener, "too_many_connections_from_address")
+        return is_full
+
+    def penalty_at(self, address: str, listener: str) -> float:
+        """Count a new connection of an address; the seconds of its penalty if it is too many."""
+        seconds = self._penalty_s(address)
+        if seconds > 0:
+            self.refused_at(address, listener, "connection_quota")
+        return seconds
+
     # -- called by connections ---------------------------------------------------------------
 
     def admit(self, connection: Connection) -> bool:
@@ -123,8 +139,7 @@ class Connections:
         one: half frames keep no client out.
         """
         limits = self.limits
-        if 0 < limits.max_connections_per_ip <= self._per_ip[connection.peer]:
-            self.refused(connection, "too_many_connections_from_address")
+        if self.is_full_of(connection.peer, connection.listener):
             return False
         if len(self._open) >= limits.max_connections:
             silent = next(iter(self._silent), None)
@@ -139,10 +154,7 @@ class Connections:
 
     def penalty_of(self, connection: Connection) -> float:
         """The seconds after which a new connection ends, if its address has opened too many."""
-        seconds = self._penalty_s(connection.peer)
-        if seconds > 0:
-            self.refused(connection, "connection_quota")
-        return seconds
+        return self.penalty_at(connection.peer, connection.listener)
 
     def first_frame(self, connection: Connection) -> None:
         """Note that a connection has sent a whole frame, or is authenticated."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from kafscale.gateways.connection import Connection, Session
 from kafscale.gateways.connections import Connections
 from kafscale.gateways.tls import Tls
-from kafscale.gateways.tls_server import REFUSED_CERTIFICATE, TlsServer
+from kafscale.gateways.tls_server import REFUSED_AT_ONCE, REFUSED_CERTIFICATE, TlsServer
 
 # Is told the address of a client whose certificate is refused, and why.
 CertificateReport = Callable[[str, str], None]
@@ -44,7 +44,9 @@ class Listener:
         """Begin to listen; gives the port. With `tls` every connection is encrypted."""
         self._connections.watch_deadlines()
         if tls is not None:
-            self._server = TlsServer(tls, self._new_connection, self._handshake_failed)
+            self._server = TlsServer(
+                tls, self._new_encrypted, self._handshake_failed, penalty=self._penalty
+            )
             await self._server.open(host, port)
         else:
             self._server = await asyncio.get_running_loop().create_server(
@@ -56,6 +58,15 @@ class Listener:
 
     def _new_connection(self) -> Connection:
         return Connection(self._connections, self.name, self._make_session)
+
+    def _new_encrypted(self) -> Connection:
+        return Connection(self._connections, self.name, self._make_session, is_charged=True)
+
+    def _penalty(self, address: str) -> float:
+        """What a client waits for in place of a handshake, where its address has too much."""
+        if self._connections.is_full_of(address, self.name):
+            return REFUSED_AT_ONCE
+        return self._connections.penalty_at(address, self.name)
 
     def _handshake_failed(self, address: str, reason: str, detail: str) -> None:
         self._connections.refused_at(address, self.name, reason, detail)

@@ -43,6 +43,12 @@ class _Handshake(NamedTuple):
     address: str
 
 
+# Is asked whether an address may begin a handshake: 0 if so; else the seconds after which its
+# connection ends, unread.
+Penalty = Callable[[str], float]
+REFUSED_AT_ONCE: Final = -1.0  # a penalty: the connection ends now
+
+
 class TlsServer:
     """Listens, and lets clients begin once their connections are encrypted."""
 
@@ -52,12 +58,14 @@ class TlsServer:
         make_protocol: Callable[[], asyncio.BaseProtocol],
         report: HandshakeReport,
         most_handshakes: int = MOST_HANDSHAKES,
+        penalty: Penalty = lambda address: 0.0,
     ) -> None:
         """`make_protocol` is called for each connection; its life begins after the handshake."""
         self._tls = tls
         self._make_protocol = make_protocol
         self._report = report
         self._most = most_handshakes
+        self._penalty = penalty
         self._sockets: list[socket.socket] = []
         self._tasks = Tasks()
         self._accepting: list[asyncio.Task[None]] = []
@@ -111,19 +119,32 @@ class TlsServer:
                 await asyncio.sleep(_ACCEPT_AGAIN_S)
                 continue
             self._begin(_Handshake(accepted, str(address[0])))
+            await asyncio.sleep(0)  # clients that come one after the other hold up no others
 
     def _begin(self, handshake: _Handshake) -> None:
+        penalty_s = self._penalty(handshake.address)
+        if penalty_s < 0:
+            handshake.accepted.close()
+            return
         if len(self._handshakes) >= self._most:
             oldest, given_up = next(iter(self._handshakes.items()))
             oldest.cancel()
             del self._handshakes[oldest]
             self._report(given_up.address, TOO_MANY, "its client had not finished")
-        task = self._tasks.spawn(self._encrypt(handshake), "TLS handshake")
+        steps = self._hold(handshake, penalty_s) if penalty_s else self._encrypt(handshake)
+        task = self._tasks.spawn(steps, "TLS handshake")
         self._handshakes[task] = handshake
         task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._handshakes.pop(task, None)
+
+    async def _hold(self, handshake: _Handshake, seconds: float) -> None:
+        """Let a client wait that comes too often, and end its connection."""
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            handshake.accepted.close()
 
     async def _encrypt(self, handshake: _Handshake) -> None:
         loop = asyncio.get_running_loop()

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import ssl
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -25,8 +26,10 @@ from tests.unit.gateways.connections_harness import RecordingSession
 class TwoListeners:
     """Two listeners that share their limits."""
 
-    def __init__(self, limits: ConnectionLimits) -> None:
+    def __init__(self, limits: ConnectionLimits, penalty_s: float = 0.0) -> None:
         self.refusals: list[str] = []
+        self.penalty_s = penalty_s
+        self.charged: list[str] = []  # addresses
         self.sessions: list[RecordingSession] = []
         clock = ManualClock()
         self.connections = Connections(
@@ -36,10 +39,15 @@ class TwoListeners:
             refusals=self.refusals.append,
             client_log=ClientLog(clock),
             audit=AuditLog(clock, lambda kind, outcome: None),
+            penalty_s=self._charge,
         )
         self.listeners = [
             Listener(name, self._make_session, self.connections) for name in ("INNER", "OUTER")
         ]
+
+    def _charge(self, address: str) -> float:
+        self.charged.append(address)
+        return self.penalty_s
 
     def _make_session(self, connection: Connection) -> RecordingSession:
         self.sessions.append(RecordingSession(connection))
@@ -145,3 +153,44 @@ async def test_a_listener_with_a_certificate_takes_frames_over_tls(tmp_path: Pat
     writer.close()
     two.listeners[0].close()
     await two.connections.aclose()
+
+
+@contextlib.asynccontextmanager
+async def encrypted(two: TwoListeners, own: Path) -> AsyncIterator[int]:
+    """The port of a listener with TLS."""
+    port = await two.listeners[0].open("127.0.0.1", 0, Tls("one", TlsFiles(str(own), str(own))))
+    yield port
+    two.listeners[0].close()
+    await two.connections.aclose()
+
+
+async def test_an_address_with_too_many_new_connections_gets_no_handshake(tmp_path: Path) -> None:
+    """A handshake costs more than all else that a connection does before it logs in."""
+    own = self_signed(tmp_path)
+    two = TwoListeners(ConnectionLimits(), penalty_s=0.01)
+    context = ssl.create_default_context(cafile=str(own))
+    async with encrypted(two, own) as port:
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            await asyncio.open_connection("localhost", port, ssl=context)
+        assert (two.refusals, two.charged) == (["connection_quota"], ["127.0.0.1"])
+        two.penalty_s = 0.0
+        _, writer = await asyncio.open_connection("localhost", port, ssl=context)
+        writer.write(b"\0\0\0\1x")
+        await two.frames(0)
+        assert len(two.charged) == 2, "each connection counts once"
+        writer.close()
+
+
+async def test_an_address_with_too_many_open_connections_gets_no_handshake(tmp_path: Path) -> None:
+    own = self_signed(tmp_path)
+    two = TwoListeners(ConnectionLimits(max_connections_per_ip=1))
+    context = ssl.create_default_context(cafile=str(own))
+    async with encrypted(two, own) as port:
+        _, writer = await asyncio.open_connection("localhost", port, ssl=context)
+        writer.write(b"\0\0\0\1x")
+        await two.frames(0)
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            await asyncio.open_connection("localhost", port, ssl=context)
+        assert two.refusals == ["too_many_connections_from_address"]
+        assert len(two.charged) == 1
+        writer.close()
