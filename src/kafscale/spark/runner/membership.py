@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from kafscale.log.formats import keys
+from kafscale.model.errors import ObjectMissing
 from kafscale.objects.store import ObjectStore, StoredObject
 from kafscale.spark.bucket import Bucket
 
@@ -87,15 +88,21 @@ class RunnerMembership:
 def alive_runners(bucket: Bucket, lease_ms: int = LEASE_MS) -> list[RunnerLease]:
     """The runners that are alive, as their leases say."""
 
-    async def look(store: ObjectStore) -> list[RunnerLease]:
+    async def look(store: ObjectStore) -> list[RunnerLease] | None:
         rows = await store.find(keys.runners_folder(bucket.namespace))
         now_ms = await store.now_ms()
         newest = {_runner_of(row): row.key for row in rows if now_ms - row.modified_ms <= lease_ms}
-        return [
-            msgspec.json.decode(await store.read(key), type=RunnerLease) for key in newest.values()
-        ]
+        found = []
+        for key in newest.values():
+            try:
+                found.append(msgspec.json.decode(await store.read(key), type=RunnerLease))
+            except ObjectMissing:
+                return None  # it was renewed or given up since: look again
+        return found
 
-    return bucket.run(look)
+    while (alive := bucket.run(look)) is None:
+        continue
+    return alive
 
 
 def _runner_of(row: StoredObject) -> str:

@@ -127,11 +127,12 @@ class Runner:
     def _renew(self) -> None:
         self._runners = self._members.renew()
         self._series.runners.set(len(self._runners))
+        self._series.keep_only(self._mine())
 
     def _read_topics(self) -> None:
         topics = self._bucket.select(self._context.topics)
         self._works = planner.works_of(topics, self._options.rhythm)
-        self._series.forget_all_but({name for work in self._works for name in work.topics})
+        self._series.keep_only(self._mine())
         # Reading very many takes a while: then they are read less often.
         took_s = self._clock.elapsed_s() - self._looked_s
         self._looked_s += 10 * took_s if took_s > 1 else 0

@@ -1,18 +1,18 @@
 """What a runner counts, and the page that shows it.
 
 Here: the names of the series, one HTTP page. Next door: where they are counted (runner.py), the
-alarms on them (deploy/prometheus/alerts.yml).
+alarms on them (deploy/prometheus/pipeline-alerts.yml).
 """
 
 import threading
-from collections.abc import Set
+from collections.abc import Iterable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 
 from kafscale.model.clock import Clock
 from kafscale.model.meters import CONTENT_TYPE, Registry
 from kafscale.spark.job import Report
-from kafscale.spark.runner.planner import EXPORT, PlannedWork
+from kafscale.spark.runner.planner import EXPORT, PlannedWork, WorkKey
 
 _MOST_TOPICS: Final = 10_000
 _REQUEST_WITHIN_S: Final = 10
@@ -25,6 +25,7 @@ class RunnerSeries:
         """All of them, at zero."""
         self._clock = clock
         self._covered: dict[str, tuple[int, int]] = {}  # by topic: when, and the promise
+        self._failing: set[WorkKey] = set()
         self.registry = Registry()
         add = self.registry
         self.runners = add.gauge(
@@ -50,10 +51,12 @@ class RunnerSeries:
             ("topic",),
             _MOST_TOPICS,
         )
-        self._failing = add.gauge(
-            "kafscale_pipeline_failing", "1 while the last try of some work failed.",
-            ("kind", "subject"), _MOST_TOPICS,
-        )  # fmt: skip
+        add.sampled(
+            "kafscale_pipeline_failing",
+            "1 while the last try of some work failed.",
+            lambda: [(key, 1.0) for key in sorted(self._failing)[:_MOST_TOPICS]],
+            ("kind", "subject"),
+        )
         add.sampled(
             "kafscale_pipeline_staleness_seconds",
             "How long ago a table had every committed record.",
@@ -74,7 +77,7 @@ class RunnerSeries:
         """Count a piece of work that ended well."""
         self._runs.labels(work.kind, "ok").inc()
         self._seconds.labels(work.kind).inc(took_ms / 1000)
-        self._failing.forget("subject", work.subject)
+        self._failing.discard(work.key)
         if work.kind == EXPORT:
             for topic in work.topics:
                 self._covered[topic] = (began_ms, work.every_ms)
@@ -82,7 +85,7 @@ class RunnerSeries:
     def failed(self, work: PlannedWork) -> None:
         """Count one that failed."""
         self._runs.labels(work.kind, "failed").inc()
-        self._failing.labels(work.kind, work.subject).set(1)
+        self._failing.add(work.key)
         if work.kind == EXPORT:
             for topic in work.topics:
                 # Never exported by this runner: its age counts from now on.
@@ -95,8 +98,11 @@ class RunnerSeries:
             if row.get("dead_letters"):
                 self._dead.labels(row["topic"]).inc(row["dead_letters"])
 
-    def forget_all_but(self, topics: Set[str]) -> None:
-        """Drop topics that are gone."""
+    def keep_only(self, works: Iterable[PlannedWork]) -> None:
+        """Forget topics that are gone, and those that are another runner's now."""
+        own = list(works)
+        self._failing &= {work.key for work in own}
+        topics = {name for work in own for name in work.topics}
         for topic in [name for name in self._covered if name not in topics]:
             del self._covered[topic]
             self._rows.forget("topic", topic)

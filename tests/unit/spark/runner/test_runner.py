@@ -13,6 +13,7 @@ from pyiceberg.table import StaticTable
 
 from kafscale.log.formats import keys
 from kafscale.model.errors import ObjectExists
+from kafscale.objects.files import FileObjectStore
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.job import Context
 from kafscale.spark.jobs.stopping import Stop
@@ -303,6 +304,23 @@ def test_runners_know_each_other_and_a_dead_one_is_forgotten(place: Place) -> No
     short = RunnerMembership(bucket, lease_ms=0)
     assert short.renew()
     assert short.runner not in [lease.runner for lease in alive_runners(bucket, lease_ms=-1)]
+
+
+def test_a_lease_that_is_renewed_while_status_looks_is_looked_for_again(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket = place.topic("orders").bucket
+    member = RunnerMembership(bucket)
+    member.renew()
+    read = FileObjectStore.read
+
+    async def late(self: FileObjectStore, *args: Any) -> Any:
+        monkeypatch.undo()
+        await member._renew(self)
+        return await read(self, *args)
+
+    monkeypatch.setattr(FileObjectStore, "read", late)
+    assert [lease.runner for lease in alive_runners(bucket)] == [member.runner]
 
 
 def test_a_lease_is_renewed_under_a_new_name_and_leaves_one_object(place: Place) -> None:
