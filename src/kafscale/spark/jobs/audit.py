@@ -1,4 +1,4 @@
-"""`audit`: every object against its format, its checksums, its index, its manifest, its neighbours.
+"""`audit`: objects against their format, checksums, index, manifest and neighbours.
 
 Here: the command, the plan, the findings as a table. Next door: one object
 (checking/checks.py), one log (checking/log_checks.py). The job reads only; with --repair it writes
@@ -6,6 +6,8 @@ indexes again, which follow from the data. It never changes data.
 """
 
 import argparse
+import math
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -13,7 +15,7 @@ from kafscale.log.formats import index, keys
 from kafscale.log.formats.places import LanePlace
 from kafscale.log.protocol import survey
 from kafscale.log.protocol.survey import LogSurvey
-from kafscale.model.errors import CorruptObject, ObjectMissing
+from kafscale.model.errors import CorruptObject, InvalidRequest, ObjectMissing
 from kafscale.model.topics import TopicDescriptor
 from kafscale.objects.store import ObjectStore
 from kafscale.spark.bucket import Bucket
@@ -29,6 +31,7 @@ from kafscale.spark.kernels.finders import position_finder
 from kafscale.spark.kernels.positions import PositionFinder
 
 _MOST_ROWS: Final = 10_000
+_DAY_MS: Final = 86_400_000
 _UNIT_BYTES: Final = 256 << 20  # a third of a second's work: a task by itself costs 40 ms
 
 
@@ -39,11 +42,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="write missing and wrong indexes again; data is never changed",
     )
+    parser.add_argument(
+        "--share",
+        type=float,
+        default=1.0,
+        metavar="S",
+        help="open only this share of the objects, such as 0.1, other ones each day (1: all)",
+    )
 
 
 def run(context: Context, args: argparse.Namespace) -> Report:
     """Do what the command line says."""
-    return audit(context, repair=args.repair)
+    return audit(context, repair=args.repair, share=args.share)
 
 
 class Batch(NamedTuple):
@@ -69,16 +79,24 @@ class LogAudited(NamedTuple):
     findings: list[AuditFinding]
 
 
-def audit(context: Context, *, repair: bool = False) -> Report:
-    """Check every object of the chosen topics; exit code 1 if anything is wrong."""
+def audit(context: Context, *, repair: bool = False, share: float = 1.0) -> Report:
+    """Check every object of the chosen topics; exit code 1 if anything is wrong.
+
+    With a share, what logs and manifests say is checked as ever, and that share of the objects is
+    opened: by the end of 1 / share days each of them, if the job runs every day.
+    """
     bucket = context.bucket
+    turns = turns_of(share)
+    turn = bucket.clock.now_ms() // _DAY_MS % turns
     audits: list[LogAudited] = []
     findings: list[AuditFinding] = []
     rows = selection.chosen_logs(context)
     for number, whose in enumerate(rows):
         context.progress("listing", number, len(rows), "")
         try:
-            audits.append(_look(bucket, whose))
+            looked = _look(bucket, whose)
+            mine = [one for one in looked.targets if turn_of(one.key, turns) == turn]
+            audits.append(looked._replace(targets=mine))
         except CorruptObject as bad:
             findings.append(AuditFinding(whose.folder, "manifest", "error", str(bad)))
     findings += claimed_twice(bucket.topics())
@@ -98,7 +116,22 @@ def audit(context: Context, *, repair: bool = False) -> Report:
         findings += row.findings
         findings += log_checks.check_chain(row.view, by_key)
     findings += [finding for checked_object in checked for finding in checked_object.findings]
-    return _report(audits, checked, _still_true(bucket, audits, findings))
+    report = _report(audits, checked, _still_true(bucket, audits, findings))
+    if turns > 1:
+        report.facts["share"] = f"1 of {turns}"
+    return report
+
+
+def turns_of(share: float) -> int:
+    """How many audits with this share it takes to open every object."""
+    if not 0 < share <= 1:
+        raise InvalidRequest(f"--share: expected more than 0 and up to 1, found {share:g}")
+    return max(1, math.ceil(1 / share - 1e-9))
+
+
+def turn_of(key: str, turns: int) -> int:
+    """In which of them an object is opened."""
+    return zlib.crc32(key.encode()) % turns
 
 
 def claimed_twice(topics: Iterable[TopicDescriptor]) -> Iterator[AuditFinding]:

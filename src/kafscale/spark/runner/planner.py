@@ -41,7 +41,7 @@ class Rhythm:
             COMPACT_BY_KEY: _HOUR_MS,
             RETAIN: _HOUR_MS,
             TABLE_UPKEEP: _HOUR_MS,
-            AUDIT: 7 * 24 * _HOUR_MS,
+            AUDIT: 24 * _HOUR_MS,
         }
     )
 

@@ -14,12 +14,13 @@ from pyspark.sql import SparkSession
 
 from kafscale.model.errors import InvalidRequest
 from kafscale.spark.job import Context, Report
+from kafscale.spark.jobs.audit import turns_of
 from kafscale.spark.jobs.stopping import stoppable
 from kafscale.spark.runner import planner
 from kafscale.spark.runner.declared import Allowances
 from kafscale.spark.runner.membership import LEASE_MS
 from kafscale.spark.runner.planner import Rhythm
-from kafscale.spark.runner.runner import LOOK_S, Runner, RunnerOptions
+from kafscale.spark.runner.runner import AUDIT_SHARE, LOOK_S, Runner, RunnerOptions
 from kafscale.spark.runner.series import MetricsPage, RunnerSeries
 
 # Exports beside a long compaction get their share of the cores.
@@ -77,6 +78,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             help=f"how often: 30m, 6h, 7d, or never (default {_usual(kind)})",
         )
     parser.add_argument(
+        "--audit-share",
+        type=float,
+        default=AUDIT_SHARE,
+        metavar="S",
+        help="of the objects that an audit opens, other ones each day (0.1); 1: all",
+    )
+    parser.add_argument(
         "--metrics-port", type=int, metavar="PORT", help="serve /metrics on 127.0.0.1"
     )
     parser.add_argument("--metrics-host", default="127.0.0.1", metavar="HOST")
@@ -88,6 +96,7 @@ def run(context: Context, args: argparse.Namespace) -> Report:
         raise InvalidRequest(f"--parallel: expected 1 or more, found {args.parallel}")
     if args.lease < 1:
         raise InvalidRequest(f"--lease: expected 1 or more, found {args.lease}")
+    turns_of(args.audit_share)
     options = RunnerOptions(
         Allowances(
             tuple(args.allow_location),
@@ -101,6 +110,7 @@ def run(context: Context, args: argparse.Namespace) -> Report:
         args.look,
         args.once,
         round(args.lease * 1000),
+        args.audit_share,
     )
     if context.dry_run:
         return plan_of(context, options)

@@ -32,6 +32,7 @@ from kafscale.spark.runner.series import RunnerSeries
 
 logger = structlog.get_logger()
 
+AUDIT_SHARE: Final = 0.1
 LOOK_S: Final = 30.0  # between two readings of all descriptors
 _TICK_S: Final = 0.2
 _MAINTENANCE: Final = planner.KINDS[1:]
@@ -47,6 +48,7 @@ class RunnerOptions:
     look_s: float = LOOK_S
     once: bool = False  # do what is due now, once, and end
     lease_ms: int = LEASE_MS  # after so long without a sign a runner counts as dead
+    audit_share: float = AUDIT_SHARE  # of the objects that one audit opens
 
 
 class Runner:
@@ -192,7 +194,9 @@ class Runner:
         self._recorded(
             record,
             work,
-            lambda: tasks.run_work(replace(context), work, self._options.allowed, stop),
+            lambda: tasks.run_work(
+                replace(context), work, self._options.allowed, self._options.audit_share
+            ),
         )
 
     def _export(self, context: Context, work: PlannedWork, stop: Stop) -> None:

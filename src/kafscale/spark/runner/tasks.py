@@ -24,10 +24,14 @@ from kafscale.spark.views import PartitionView, read_all_views
 Ends = dict[str, tuple[int, ...]]  # by topic id: the end of each partition
 
 
-def run_work(context: Context, work: PlannedWork, allowed: Allowances, stop: Stop) -> Report:
+def run_work(
+    context: Context, work: PlannedWork, allowed: Allowances, audit_share: float
+) -> Report:
     """Do it."""
     if work.kind == planner.TABLE_UPKEEP:
         return _keep_table(context, work.topics[0], allowed)
+    if work.kind == planner.AUDIT:
+        return audit.audit(_on(context, work.topics), share=audit_share)
     return _JOBS[work.kind](_on(context, work.topics))
 
 
@@ -35,7 +39,6 @@ _JOBS: Final[Mapping[str, Callable[[Context], Report]]] = {
     planner.COMPACT: compact.compact,
     planner.COMPACT_BY_KEY: by_key.compact_by_key,
     planner.RETAIN: retain.retain,
-    planner.AUDIT: audit.audit,
 }
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -9,6 +10,7 @@ from crc32c import crc32c
 
 from kafscale.log.formats import keys, manifest, segment
 from kafscale.log.formats.manifest import Dropped, LaneMark, Manifest, SegmentEntry
+from kafscale.model.errors import InvalidRequest
 from kafscale.records import batch
 from kafscale.records.compression import Codec
 from kafscale.spark.job import Context, Report
@@ -18,6 +20,7 @@ from kafscale.spark.jobs.compaction import commit_waves
 from kafscale.spark.jobs.compaction.commit_waves import commit_replacements
 from kafscale.spark.jobs.compaction.merge import Merge, merge
 from kafscale.spark.jobs.logs.log_starts import raise_starts
+from kafscale.testing.clock import ManualClock
 from tests.unit.spark.jobs.place import FOLDER, Pair, Place, local
 
 
@@ -43,7 +46,7 @@ def place(tmp_path: Path) -> Place:
     return place
 
 
-def audited(place: Place, **how: bool) -> Report:
+def audited(place: Place, **how: float) -> Report:
     return audit.audit(Context(place.bucket, session=object()), **how)  # type: ignore[arg-type]
 
 
@@ -71,6 +74,38 @@ def test_lanes_pass_too(tmp_path: Path) -> None:
         place.write(some(5), lane=lane)
     place.write(some(5), lane=5, roll_up=False)
     assert found(audited(place)) == set()
+
+
+def test_with_a_share_every_object_is_opened_within_so_many_days(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    check = checks.check
+
+    def noted(target: checks.AuditedObject, *rest: Any) -> checks.Checked:
+        opened.append(target.key)
+        return check(target, *rest)
+
+    monkeypatch.setattr(checks, "check", noted)
+    clock = ManualClock()
+    monkeypatch.setattr(place.bucket, "clock", clock)
+    for _ in range(3):
+        report = audited(place, share=0.34)
+        assert report.facts["share"] == "1 of 3"
+        assert found(report) == set()
+        clock.advance_ms(86_400_000)
+    assert sorted(opened) == sorted(piece.key for piece in place.snapshot().pieces)
+
+
+def test_with_a_share_missing_objects_are_found_at_once(place: Place) -> None:
+    path_of(place, merged(place)).unlink()
+    assert found(audited(place, share=0.001)) == {(merged(place).name, "missing")}
+
+
+@pytest.mark.parametrize("share", [0.0, -1.0, 1.01])
+def test_a_share_that_is_none_is_refused(place: Place, share: float) -> None:
+    with pytest.raises(InvalidRequest, match="--share"):
+        audited(place, share=share)
 
 
 def merged(place: Place) -> SegmentEntry:
