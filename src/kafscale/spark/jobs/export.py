@@ -71,7 +71,7 @@ class ExportResult:
     races_lost: int = 0
     version: str = ""  # of the table, after the last commit
     swept: int = 0  # files that crashed exports left behind, deleted
-    objects: int = 0  # of a plan: to be read
+    objects: int = 0  # of the log, read or to be read
     requests: int = 0  # of a plan: to the store, all kinds
     gaps: list[Gap] = field(default_factory=list)
 
@@ -264,6 +264,7 @@ class Export:
         self.done.dead += sum(file.rows for result in results for file in result.dead)
         self.done.files += len(files)
         self.done.bytes_read += _size(units)
+        self.done.objects += _objects(units)
         self.done.bytes_written += sum(file.size for file in files)
 
     def _at_start(self, units: Sequence[Split], names: Mapping[int, str]) -> dict[str, int]:
@@ -360,7 +361,7 @@ class Export:
         self.done.rows = sum(piece.offsets for unit in units for piece in unit)
         self.done.files = len(units)
         stored_ranges = [part for unit in units for piece in unit for part in piece.stored_ranges]
-        self.done.objects = len({part.key for part in stored_ranges})
+        self.done.objects = _objects(units)
         self.done.requests = sum(-(-part.length // BUFFER_BYTES) for part in stored_ranges)
         while units:
             self.done.commits += 1
@@ -385,6 +386,12 @@ def _size(units: Sequence[Split]) -> int:
     return sum(piece.size for unit in units for piece in unit)
 
 
+def _objects(units: Sequence[Split]) -> int:
+    """How many objects of the log they read."""
+    ranges = (stored for unit in units for piece in unit for stored in piece.stored_ranges)
+    return len({stored.key for stored in ranges})
+
+
 def _sum(old: ExportResult, new: ExportResult) -> ExportResult:
     counts = (
         "rows",
@@ -392,6 +399,7 @@ def _sum(old: ExportResult, new: ExportResult) -> ExportResult:
         "files",
         "bytes_read",
         "bytes_written",
+        "objects",
         "commits",
         "races_lost",
         "swept",
@@ -409,8 +417,9 @@ def report_of(context: Context, done: Sequence[ExportResult]) -> Report:
         if not context.dry_run:
             row["dead_letters"] = piece.dead
         row |= {"files": piece.files, "commits": piece.commits, "bytes_read": piece.bytes_read}
+        row["objects_read"] = piece.objects
         if context.dry_run:
-            row |= {"objects_read": piece.objects, "requests": piece.requests}
+            row["requests"] = piece.requests
         else:
             row["bytes_written"] = piece.bytes_written
         report.rows.append({**row, "table": piece.table})

@@ -128,13 +128,15 @@ def _of_last(last: RunEnded | None, topic: str, name: str) -> Any:
 
 def _daily_cost(last: RunEnded | None, topic: str, freshness_ms: int) -> float | None:
     """What a day of runs like the last one asks of the store, in dollars of requests."""
-    files, commits = _of_last(last, topic, "files"), _of_last(last, topic, "commits")
-    if files is None or commits is None:
+    names = ("files", "commits", "objects_read")
+    files, commits, objects = (_of_last(last, topic, name) for name in names)
+    if files is None or commits is None or objects is None:
         return None
     prices = Prices()
     # A file each; a commit and its note before and after; the two records of the run.
     puts = files + 4 * commits + 2
-    gets = 3 * commits + files
+    # Each object of the log, once; the table's own log.
+    gets = objects + 3 * commits + files
     runs = _DAY_MS / (freshness_ms * 0.75)
     return float(round(runs * (puts * prices.put + gets * prices.get) / 1000, 4))
 
