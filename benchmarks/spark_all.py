@@ -21,6 +21,7 @@ PARTS = {
     "sink": ["--rows", "20000", "--runs", "1"],
     "tables": ["--mb", "50", "--topics", "1000", "--runs", "1"],
     "freshness": ["--seconds", "15", "--mb-per-s", "1", "--freshness-ms", "5000"],
+    "requests": ["--seconds", "15", "--mb-per-s", "1", "--freshness-ms", "5000"],
     "growth": ["--gb", "0.05,0.1", "--runs", "1", "--objects", "1000"],
 }
 

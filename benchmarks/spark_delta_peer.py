@@ -2,7 +2,8 @@
 
 Run by an interpreter whose Spark has a release of Delta, which is older than ours; pyspark and
 psutil are all it imports. `python spark_delta_peer.py '{"bootstrap": ..., "mode": ...}'` prints the
-processor seconds and wall seconds of the best run as JSON.
+processor seconds and wall seconds of the best run as JSON. With the mode `follow` it streams until
+its standard input ends, a batch every `every_s` seconds; its parent measures.
 """
 
 import json
@@ -33,6 +34,9 @@ def main() -> None:
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
+    if given["mode"] == "follow":
+        follow(spark, given)
+        return
     found = []
     for _ in range(given["runs"] + 1):  # one to warm up
         shutil.rmtree(given["folder"], ignore_errors=True)
@@ -51,12 +55,24 @@ def cpu() -> float:
     return sum(sum(one.cpu_times()[:2]) for one in [me, *me.children(recursive=True)])
 
 
-def run(spark: SparkSession, given: dict[str, Any]) -> None:
-    """The whole topic into a table from nothing."""
-    rows = (
+def follow(spark: SparkSession, given: dict[str, Any]) -> None:
+    """Append what comes until the parent closes the pipe."""
+    writer = rows_of(spark, given).writeStream.format("delta")
+    writer = writer.option("path", f"{given['folder']}/table")
+    writer = writer.option("checkpointLocation", f"{given['folder']}/checkpoint")
+    query = writer.trigger(processingTime=f"{given['every_s']} seconds").start()
+    print("ready", flush=True)
+    sys.stdin.read()
+    query.stop()
+    spark.stop()
+
+
+def rows_of(spark: SparkSession, given: dict[str, Any]) -> DataFrame:
+    """A stream of the topic's records with the fields of their values as columns."""
+    return (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", given["bootstrap"])
-        .option("subscribe", "orders")
+        .option("subscribe", given["topic"])
         .option("startingOffsets", "earliest")
         .option("includeHeaders", "true")
         .load()
@@ -66,6 +82,11 @@ def run(spark: SparkSession, given: dict[str, Any]) -> None:
         )
         .select("topic", "partition", "offset", "timestamp", "key", "headers", "v.*")
     )  # fmt: skip
+
+
+def run(spark: SparkSession, given: dict[str, Any]) -> None:
+    """The whole topic into a table from nothing."""
+    rows = rows_of(spark, given)
     table, checkpoint = f"{given['folder']}/table", f"{given['folder']}/checkpoint"
     if given["mode"] == "append":
         writer = rows.writeStream.format("delta").option("path", table)
