@@ -9,7 +9,7 @@ UI_SOURCES := $(shell test ! -d ui || find ui -path ui/node_modules -prune -o -t
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run console wheel cluster lint check format test demo clients rust-client smart-modules ecosystem compat deep fuzz simulate faults faults-tables faults-proxy bench bench-spark manifests kube image test-kubernetes test-connect lock clean
+.PHONY: help setup run console wheel cluster lint check format test demo clients rust-client smart-modules ecosystem compat deep fuzz simulate faults faults-tables faults-proxy bench bench-spark manifests kube image test-kubernetes test-connect test-versions lock clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -138,6 +138,9 @@ test-kubernetes: $(VENV)/.dev  ## clusters with real brokers and clients, on fak
 
 test-connect: $(VENV)/.dev  ## the pipeline through a server of Spark Connect (a minute or two)
 	@$(BIN)/pytest tests/spark/test_connect.py -m connect -n 0
+
+test-versions: $(VENV)/.dev  ## the pipeline on Spark 4.0, 4.1 and 4.2 (minutes)
+	@$(BIN)/pytest tests/spark/test_versions.py -m 'versions or slow' -n 0
 
 lock: $(VENV)/.broker  ## write constraints.txt anew
 	@$(BIN)/uv pip compile --quiet --universal --no-header --no-annotate --no-emit-index-url --all-extras --group dev --group ui pyproject.toml -o constraints.txt && $(BIN)/uv --version | awk '{print "uv==" $$2}' >> constraints.txt

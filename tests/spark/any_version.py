@@ -1,7 +1,8 @@
 """A little of everything, on whatever Spark runs this file; prints what came out as JSON.
 
 Run by an interpreter that has another pyspark than the tests have, and nothing of the tests:
-only kafscale and the standard library are imported. Who starts it knows what must come out.
+only kafscale, what it needs and the standard library are imported. Who starts it knows what must
+come out.
 """
 
 import json
@@ -10,13 +11,21 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from kafscale.spark import export_topic, register_topics
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.job import Context
 from kafscale.spark.jobs.audit import audit
+from kafscale.spark.jobs.stopping import Stop
 from kafscale.spark.lake.parquet import committed_files
+from kafscale.spark.lake.tables import table_url
+from kafscale.spark.runner.planner import Rhythm
+from kafscale.spark.runner.run import shared
+from kafscale.spark.runner.runner import Runner, RunnerOptions
+from kafscale.spark.runner.series import RunnerSeries
 from kafscale.spark.session import open_session
 from kafscale.spark.sink import bulk
 
@@ -103,6 +112,46 @@ def write(spark: SparkSession, given: dict[str, Any], scratch: Path) -> None:
     assert query.awaitTermination(DEADLINE_S)
 
 
+def tables(spark: SparkSession, given: dict[str, Any]) -> dict[str, Any]:
+    """A runner brings two declared tables up to date; SQL reads one of them and the log behind."""
+    bucket = Bucket(given["store"])
+    rows = spark.range(60, numPartitions=2).selectExpr("string(id % 9) as key", "id")
+
+    def send(topic: str, kept: str) -> None:
+        some = rows.where(kept).selectExpr("key", "to_json(struct(id)) as value")
+        out = some.write.format("kafscale").mode("append").option("topic", topic)
+        out.option("kafka.bootstrap.servers", given["bootstrap"]).save()
+
+    def run() -> None:
+        names = (given["declared"], given["upserted"])
+        context = shared(Context(bucket, names, master="local[2]", session=spark))
+        runner = Runner(
+            context, RunnerOptions(rhythm=Rhythm({}), once=True), RunnerSeries(bucket.clock)
+        )
+        runner.run(Stop())
+        assert (runner.done, runner.failed) == (2, 0)
+
+    send(given["declared"], "id < 40")
+    send(given["upserted"], "id < 40")
+    run()
+    send(given["upserted"], "id >= 40")
+    run()
+    send(given["declared"], "id >= 40")
+    topic = given["declared"]
+    query = f"select count(*), sum(value.id), count(distinct value.id) from topic.{topic}"
+    [counted] = register_topics(spark, given["store"], [topic]).sql(query).collect()
+    return {
+        "rows": [table_rows(bucket, topic), table_rows(bucket, given["upserted"])],
+        "sql": list(counted),
+    }
+
+
+def table_rows(bucket: Bucket, topic: str) -> int:
+    """By a library that knows nothing of us."""
+    table = DeltaTable(table_url(bucket, bucket.topic(topic)))
+    return sum(pa.table(table.get_add_actions()).column("num_records").to_pylist())
+
+
 def main() -> None:
     given = json.loads(sys.argv[1])
     store, topic, scratch = given["store"], given["topic"], Path(given["scratch"])
@@ -131,6 +180,7 @@ def main() -> None:
             list(row) for row in rows.select("_partition", "_offset", "value").collect()
         )
         report = audit(Context(Bucket(store), (topic,), session=spark))
+        found["tables"] = tables(spark, given)
         found["audit"] = [report.facts["records"], report.facts["errors"]]
         print(json.dumps(found))
     finally:
