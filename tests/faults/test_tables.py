@@ -5,7 +5,7 @@ import pytest
 from tests.faults.history import History
 from tests.faults.tables import judge
 from tests.faults.tables.judge import Row
-from tests.faults.tables.run import OF_RUNNERS, attacked
+from tests.faults.tables.run import OF_READERS, OF_RUNNERS, attacked
 from tests.faults.tables.writers import WRITERS, DealsWriter, LinesWriter, TableWriter
 from tests.support import duck, etcd, seaweed
 from tests.support.maven import Unavailable
@@ -23,11 +23,13 @@ def test_rows_are_records_once_whatever_happens_to_runners() -> None:
         duck.ask("select 1")
     except Unavailable as reason:
         pytest.skip(f"DuckDB: {reason}")
-    verdict = attacked(15, seed=20342, faults=OF_RUNNERS)  # brokers: tests/faults/test_short.py
+    # Brokers and the store: tests/faults/test_short.py.
+    verdict = attacked(15, seed=20342, faults=(*OF_RUNNERS, *OF_READERS))
     print(verdict)
     assert verdict.findings == []
     assert all(verdict.rows[topic] > 0 for topic in ("lines", "deals", "states")), verdict
     assert verdict.commits_under_attack > 0
+    assert verdict.read > 0, verdict
 
 
 def told() -> dict[str, TableWriter]:
@@ -61,6 +63,12 @@ def rows() -> dict[str, list[Row]]:
 
 def test_the_judge_is_content_with_rows_that_are_records() -> None:
     assert judge.findings(rows(), records(), told()) == []
+
+
+def test_the_judge_finds_a_catalog_that_shows_other_rows() -> None:
+    assert judge.catalog_findings(rows(), {"deals": rows()["deals"][::-1]}) == []
+    for shown in ([], [*rows()["deals"], rows()["deals"][0]]):
+        assert judge.catalog_findings(rows(), {"deals": shown}), shown
 
 
 @pytest.mark.parametrize(

@@ -103,6 +103,30 @@ def rows_of(endpoint: str) -> dict[str, list[Row]]:
     }
 
 
+def rows_of_catalog(endpoint: str, url: str, token: str) -> dict[str, list[Row]]:
+    """The rows of every Iceberg table, as the catalog shows it to the same engine."""
+    topics = [topic for topic, kind in TABLES.items() if kind == "iceberg"]
+    columns = "_partition, _offset, _key, n, life, null"
+    answers = duck.ask(
+        duck.bucket_secret(endpoint, ACCESS_KEY, SECRET_KEY),
+        f"CREATE SECRET catalog (TYPE iceberg, TOKEN '{token}')",
+        "ATTACH 'kafscale' AS topics (TYPE iceberg, SECRET catalog, "
+        f"ACCESS_DELEGATION_MODE 'none', ENDPOINT '{url}')",
+        *(f"select {columns} from topics.{NAMESPACE}.{topic}" for topic in topics),
+    )
+    rows = dict(zip(topics, answers[-len(topics) :], strict=True))
+    return {topic: [Row(*row[:2], row[2] or "", *row[3:]) for row in rows[topic]] for topic in rows}
+
+
+def catalog_findings(tables: dict[str, list[Row]], shown: dict[str, list[Row]]) -> list[str]:
+    """Where the catalog shows other rows than lie in the bucket."""
+    return [
+        f"{topic}: the catalog shows {len(rows)} rows, {len(tables[topic])} lie in the bucket"
+        for topic, rows in shown.items()
+        if Counter(rows) != Counter(tables[topic])
+    ]
+
+
 def _address(store: Any, topic: str, kind: str) -> str:
     """What the engine is to read; nothing where there is no table."""
     folder = f"{NAMESPACE}/@tables/{topic}"

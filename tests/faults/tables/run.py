@@ -1,4 +1,4 @@
-"""One run from start to verdict: broker, bucket, runners, producers, faults, peace, judgement."""
+"""One run from start to verdict: broker, bucket, runners, catalog, producers, faults, judgement."""
 
 import os
 import random
@@ -21,6 +21,7 @@ from tests.faults.cluster import NAMESPACE, Cluster
 from tests.faults.history import History
 from tests.faults.s3_proxy import Manners
 from tests.faults.tables import judge
+from tests.faults.tables.catalog import TOKEN, CatalogProcess, CatalogReader
 from tests.faults.tables.runners import LEASE_S, STORE, RunnerProcess, said
 from tests.faults.tables.writers import PARTITIONS, TABLES, WRITERS, create
 from tests.faults.workers import QUIET
@@ -35,7 +36,8 @@ DOORS: Mapping[str, Manners] = {
     "down": Manners(down=True),
 }
 OF_RUNNERS = ("kill", "kill", "kill", "pause", "stop", *DOORS)
-FAULTS = (*OF_RUNNERS, "broker")
+OF_READERS = ("catalog killed", "catalog slow")
+FAULTS = (*OF_RUNNERS, *OF_READERS, "broker", "store paused", "store killed")
 
 
 @dataclass(slots=True)
@@ -47,6 +49,7 @@ class TablesVerdict:
     faults: Counter[str] = field(default_factory=Counter)
     commits_under_attack: int = 0
     unanswered: int = 0  # records whose producer was never told what became of them
+    read: int = 0  # times that a reader got a table from the catalog
 
     def __str__(self) -> str:
         told = ", ".join(f"{count} {name}" for name, count in sorted(self.faults.items()))
@@ -54,7 +57,8 @@ class TablesVerdict:
         verdict = "\n".join(self.findings) or "rows = records, once"
         return (
             f"faults: {told}\nrows: {rows}\ncommits under attack: {self.commits_under_attack}\n"
-            f"records without an answer: {self.unanswered}\n{verdict}"
+            f"records without an answer: {self.unanswered}\n"
+            f"readings through the catalog: {self.read}\n{verdict}"
         )
 
 
@@ -86,6 +90,7 @@ class _Run:
         self._say = say
         self._verdict = TablesVerdict()
         self._runners = [RunnerProcess(cluster, number) for number in range(RUNNERS)]
+        self._catalog = CatalogProcess(cluster)
 
     def play(self, seconds: float) -> TablesVerdict:
         reach = self._cluster.reach
@@ -93,24 +98,29 @@ class _Run:
         for topic in TABLES:
             create(admin, topic)
         writers = [kind(reach, self._cluster.history, self._cluster.seed) for kind in WRITERS]
+        reader = CatalogReader(self._catalog, self._cluster.history, "deals")
+        endpoint = self._cluster.s3.endpoint
         try:
-            for worker in (*writers, *self._runners):
+            for worker in (*writers, *self._runners, self._catalog, reader):
                 worker.start()
             self._wait_for_a_commit()
             self._attack(seconds)
             self._verdict.commits_under_attack = self._commits()
-            for writer in writers:
-                writer.finish(240)
+            for one in (*writers, reader):
+                one.finish(240)
             self._make_peace()
+            tables = judge.rows_of(endpoint)
+            shown = judge.rows_of_catalog(endpoint, self._catalog.url, TOKEN)
         finally:
-            for writer in writers:
-                writer.stopping.set()
-            for runner in self._runners:
-                runner.close()
+            for one in (*writers, reader):
+                one.stopping.set()
+            for process in (*self._runners, self._catalog):
+                process.close()
+        self._verdict.read = reader.seen
         self._verdict.unanswered = sum(writer.unanswered for writer in writers)
         found = self._verdict.findings
         found += [f"{one.worker}: {one.what}" for one in self._cluster.history.troubles]
-        tables = judge.rows_of(self._cluster.s3.endpoint)
+        found += judge.catalog_findings(tables, shown)
         try:
             topics = {topic: judge.records_of(reach, topic) for topic in TABLES}
         except judge.NotReadable as problem:
@@ -147,6 +157,20 @@ class _Run:
                 (node,) = self._cluster.nodes
                 node.broker.kill()
                 self._cluster.start_broker(node)
+            case "catalog killed":
+                self._catalog.kill()
+                self._catalog.start()
+            case "catalog slow":
+                self._catalog.s3.behave(DOORS["slow"])
+                time.sleep(self._dice.uniform(1, 4))
+                self._catalog.s3.behave()
+            case "store paused":
+                self._cluster.s3.pause()
+                time.sleep(self._dice.uniform(1, 4))
+                self._cluster.s3.resume()
+            case "store killed":
+                self._cluster.s3.kill()
+                self._cluster.s3.start()
             case _:
                 runner.s3.behave(DOORS[name])
                 time.sleep(self._dice.uniform(1, 4))
