@@ -60,10 +60,19 @@ class PulsarContext:
         self, connection: Connection, operation: AccessOperation, kind: ResourceType, name: str
     ) -> None:
         """Raise Refused unless the client may do this."""
+        if self.is_denied(connection, operation, kind, name):
+            words = f"{connection.principal} may not {operation.name} {name}"
+            raise Refused(ServerError.AUTHORIZATION_ERROR, words)
+
+    def is_denied(
+        self, connection: Connection, operation: AccessOperation, kind: ResourceType, name: str
+    ) -> bool:
+        """Whether the client may not do this; counted if so."""
         who = connection.principal
-        if not self.authorizer.allows(who, connection.peer, operation, kind, name):
-            self.note_denied(who, connection.peer, connection.listener, operation, kind, name)
-            raise Refused(ServerError.AUTHORIZATION_ERROR, f"{who} may not {operation.name} {name}")
+        if self.authorizer.allows(who, connection.peer, operation, kind, name):
+            return False
+        self.note_denied(who, connection.peer, connection.listener, operation, kind, name)
+        return True
 
     def note_denied(
         self,

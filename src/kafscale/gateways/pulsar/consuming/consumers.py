@@ -5,6 +5,7 @@ Next door: entries as bytes (messages/entries_out.py), the connection (session.p
 gets what (subscriptions), where that is kept (engine/subscriptions).
 """
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -20,6 +21,7 @@ from kafscale.gateways.pulsar.messages.entries_out import (
 )
 from kafscale.gateways.pulsar.messages.key_hash import HASHES
 from kafscale.gateways.pulsar.topics import PartitionPlace
+from kafscale.model.access import AccessOperation, ResourceType
 from kafscale.model.buffers import Buffer
 from kafscale.model.errors import KafscaleError
 from kafscale.records import batch
@@ -76,6 +78,8 @@ class PulsarConsumer:
         self._wants_index = wants_index
         self._gone = gone
         self._is_paused = False
+        self._group_id = f"{GROUP_PREFIX}{command.subscription}"
+        self._is_denied = False  # it is on its way out
 
     @property
     def ledger(self) -> int:
@@ -85,7 +89,12 @@ class PulsarConsumer:
     # -- out ---------------------------------------------------------------------------------
 
     def deliver(self, deliveries: Sequence[MessageDelivery], epoch: int) -> None:
-        """Send entries, all of them at once."""
+        """Send entries, all of them at once. A client that has lost its leave subscribes again."""
+        if self._is_denied or self._has_lost_leave():
+            if not self._is_denied:
+                self._is_denied = True
+                asyncio.get_running_loop().call_soon(self._leave)
+            return
         buffers: list[Buffer] = []
         for one in deliveries:
             stored = one.source
@@ -102,6 +111,18 @@ class PulsarConsumer:
         if self._connection.is_write_blocked and not self._is_paused and self.attached is not None:
             self._is_paused = True
             self.attached.pause(True)
+
+    def _has_lost_leave(self) -> bool:
+        """A consumer may last for days: what its client may do is asked for every delivery."""
+        context, read = self._context, AccessOperation.READ
+        return context.is_denied(
+            self._connection, read, ResourceType.TOPIC, self.topic.name
+        ) or context.is_denied(self._connection, read, ResourceType.GROUP, self._group_id)
+
+    def _leave(self) -> None:
+        if self.attached is not None:
+            self.attached.detach()
+            self.disconnected(None)
 
     def _add(
         self,
@@ -151,7 +172,7 @@ class PulsarConsumer:
 
     async def attach(self, command: Subscribe) -> None:
         """Join the subscription. Raises KafscaleError and Refused."""
-        name = SubscriptionName(f"{GROUP_PREFIX}{command.subscription}", self.topic, self.partition)
+        name = SubscriptionName(self._group_id, self.topic, self.partition)
         engine = self._context.engine
         wish = self._wish(command)
         self.attached = await engine.subscriptions.attach(name, wish, EntryFraming(), self)

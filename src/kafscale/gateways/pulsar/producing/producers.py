@@ -21,6 +21,7 @@ from kafscale.gateways.pulsar.messages import entries_in
 from kafscale.gateways.pulsar.messages.entries_in import Sender, SentEntry
 from kafscale.gateways.pulsar.producer_names import AccessMode
 from kafscale.log.writer.types import CommitOutcome
+from kafscale.model.access import AccessOperation, ResourceType
 from kafscale.model.errors import (
     BatchTooLarge,
     CorruptBatch,
@@ -181,6 +182,13 @@ class PulsarProducer:
             self._settle()  # what follows a message that was refused must not come before it
         if self._is_gone:
             self._release(held_bytes)
+            return
+        # A producer may last for days: what its client may do is asked each time.
+        if self._context.is_denied(
+            self._connection, AccessOperation.WRITE, ResourceType.TOPIC, self.topic.name
+        ):
+            self._release(held_bytes)
+            self.send_away()
             return
         settings, engine = self.topic.settings, self._context.engine
         codec = None if settings.compression is None else Codec.named(settings.compression)
