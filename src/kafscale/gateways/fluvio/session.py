@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 import structlog
 
 from kafscale.access.quotas import QuotaKey
+from kafscale.gateways.byte_quota import charge_bytes
 from kafscale.gateways.client_mistakes import Blame, blame_of, reason_of
 from kafscale.gateways.connection import Connection
 from kafscale.gateways.fluvio.context import FluvioContext
@@ -195,17 +196,7 @@ class FluvioSession:
 
     def charge(self, request: FluvioRequest, key: QuotaKey, size: int) -> None:
         """Charge a quota of bytes. A client that is over it is not read from for a while."""
-        quotas = self.engine.quotas
-        if not quotas.limits_clients:
-            return
-        now_s = self.engine.clock.elapsed_s()
-        limits = quotas.limits_of(self.connection.principal.name, request.client_id, now_s)
-        is_produced = key is QuotaKey.PRODUCED_BYTES
-        meter = limits.produced_bytes if is_produced else limits.consumed_bytes
-        delay_s = 0.0 if meter is None else meter.charge(size, now_s)
-        if delay_s > 0:
-            self.engine.metrics.throttled(key, delay_s)
-            self.connection.mute(delay_s)
+        charge_bytes(self.engine, self.connection, request.client_id, key, size)
 
     def note_refusal(self, request: FluvioRequest, problem: KafscaleError) -> None:
         """Count and log an error that a client is told, if the client caused it."""

@@ -51,7 +51,8 @@ class Channel:
     @property
     def has_room(self) -> bool:
         """Whether another command may begin."""
-        return self._under_way < _MOST_UNDER_WAY and not self.connection.is_write_blocked
+        is_held_up = self.connection.is_write_blocked or self.connection.is_muted
+        return self._under_way < _MOST_UNDER_WAY and not is_held_up
 
     def require(self, operation: AccessOperation, kind: ResourceType, name: str) -> None:
         """Raise Refused unless the client may do this."""

@@ -6,7 +6,9 @@ Next door: one connection (session.py).
 from dataclasses import dataclass, field
 from typing import Final
 
+from kafscale.access.quotas import QuotaKey
 from kafscale.engine.engine import Engine
+from kafscale.gateways.byte_quota import charge_bytes
 from kafscale.gateways.client_log import ClientLog
 from kafscale.gateways.connection import Connection
 from kafscale.gateways.pulsar.messages.entries_out import LastOpened
@@ -73,6 +75,10 @@ class PulsarContext:
             return False
         self.note_denied(who, connection.peer, connection.listener, operation, kind, name)
         return True
+
+    def charge(self, connection: Connection, key: QuotaKey, size: int) -> None:
+        """Charge a quota of bytes. Clients have no id here, so the user's quota counts."""
+        charge_bytes(self.engine, connection, "", key, size)
 
     def note_denied(
         self,

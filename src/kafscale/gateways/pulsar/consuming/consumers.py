@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from kafscale.access.quotas import QuotaKey
 from kafscale.engine.partitions.reads import PartitionRead
 from kafscale.engine.subscriptions.attached import Attached
 from kafscale.engine.subscriptions.ports import EARLIEST, LATEST, SubscriptionName, Wish
@@ -88,6 +89,11 @@ class PulsarConsumer:
 
     # -- out ---------------------------------------------------------------------------------
 
+    @property
+    def _is_held_up(self) -> bool:
+        """Whether the client does not read, or is over its quota."""
+        return self._connection.is_write_blocked or self._connection.is_muted
+
     def deliver(self, deliveries: Sequence[MessageDelivery], epoch: int) -> None:
         """Send entries, all of them at once. A client that has lost its leave subscribes again."""
         if self._is_denied or self._has_lost_leave():
@@ -108,7 +114,10 @@ class PulsarConsumer:
                 entry = opened.entry(stored, one.first, one.next, now_ms)
                 self._add(buffers, entry, (one.first, one.next - 1), one.redeliveries, epoch)
         self._connection.send(buffers)
-        if self._connection.is_write_blocked and not self._is_paused and self.attached is not None:
+        if self._context.engine.quotas.limits_clients:
+            size = sum(map(len, buffers))
+            self._context.charge(self._connection, QuotaKey.CONSUMED_BYTES, size)
+        if self._is_held_up and not self._is_paused and self.attached is not None:
             self._is_paused = True
             self.attached.pause(True)
 
@@ -152,8 +161,8 @@ class PulsarConsumer:
         buffers += (write_command(command, behind=behind), front, *entry)
 
     def go_on(self) -> None:
-        """The client reads again."""
-        if self._is_paused and self.attached is not None:
+        """The client reads again, or has waited long enough."""
+        if self._is_paused and not self._is_held_up and self.attached is not None:
             self._is_paused = False
             self.attached.pause(False)
 

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from kafscale.access.quotas import QuotaKey
 from kafscale.engine.topics.topic import Topic
 from kafscale.gateways.connection import Connection
 from kafscale.gateways.pulsar.context import PulsarContext
@@ -216,6 +217,7 @@ class PulsarProducer:
             # Of a batch that was stored in part, the rest was: index and offset agree again.
             left_out = sum(entry.messages for entry in entries) - header.last_offset_delta - 1
             first = stored.first - left_out
+        self._context.charge(self._connection, QuotaKey.PRODUCED_BYTES, len(batch))
         waiting = _Waiting(sends, first, stored.appended.committed, held_bytes)
         self._waiting.append(waiting)
         if waiting.committed is None:
