@@ -178,7 +178,7 @@ class SharedTopics:
 
 
 @dataclass(frozen=True, slots=True)
-class SharedSession:
+class ShareSessionTopics:
     """READ on the topics that a share session has had since earlier requests.
 
     The handler hands back what the member has of them; here they get their answers.

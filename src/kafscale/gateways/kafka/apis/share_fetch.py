@@ -9,7 +9,11 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from kafscale.gateways.kafka.access.api_requirements import SharedSession, SharedTopics, may_read
+from kafscale.gateways.kafka.access.api_requirements import (
+    SharedTopics,
+    ShareSessionTopics,
+    may_read,
+)
 from kafscale.gateways.kafka.access.requirements import WholeRequest, error_alone
 from kafscale.gateways.kafka.calls import client_errors
 from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement
@@ -46,7 +50,7 @@ REQUIREMENTS: Final[tuple[Requirement, ...]] = (
         lambda request: request.group_id or "",
         error_alone(ShareFetchResponse),
     ),
-    SharedSession(
+    ShareSessionTopics(
         lambda topic_id, partition, code: ShareFetchableTopicResponse(
             topic_id, [SharePartitionData(partition, code, None, code)]
         )
