@@ -8,10 +8,10 @@ DescribeGroups.
 from collections.abc import Iterable
 from typing import Final
 
+from kafscale.gateways.kafka.access.assigned_descriptions import describe_groups
 from kafscale.gateways.kafka.access.requirements import EachRow, itself
 from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement
 from kafscale.gateways.kafka.calls.request_order import READS_GROUPS
-from kafscale.gateways.kafka.groups.assigned_descriptions import describe_groups
 from kafscale.groups.consumer.events import MemberPartition
 from kafscale.groups.consumer.machine import ConsumerGroup
 from kafscale.groups.consumer.members import ConsumerMember, by_topic

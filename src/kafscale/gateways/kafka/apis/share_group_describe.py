@@ -5,10 +5,10 @@ A group that does not exist, or is not of this type, gets GROUP_ID_NOT_FOUND.
 
 from typing import Final
 
+from kafscale.gateways.kafka.access.assigned_descriptions import describe_groups
 from kafscale.gateways.kafka.access.requirements import EachRow, itself
 from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement
 from kafscale.gateways.kafka.calls.request_order import READS_GROUPS
-from kafscale.gateways.kafka.groups.assigned_descriptions import describe_groups
 from kafscale.groups.consumer.members import ConsumerMember, by_topic
 from kafscale.groups.share.machine import ShareGroup
 from kafscale.model.access import AccessOperation, ResourceType

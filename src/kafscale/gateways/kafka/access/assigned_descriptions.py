@@ -1,6 +1,6 @@
 """What ConsumerGroupDescribe and ShareGroupDescribe share: a row about a group that brokers assign.
 
-Next door: what their heartbeats share (assigned_members.py).
+Next door: what their heartbeats share (groups/assigned_members.py).
 """
 
 from collections.abc import Callable
