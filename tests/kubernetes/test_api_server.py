@@ -97,7 +97,7 @@ async def test_rules_refuse_what_could_not_run(kube: Kube) -> None:
     other = sample("cluster", name="ruled")
     other["spec"]["s3"]["bucket"] = "another"
     assert "the bucket is the cluster" in await refused(kube, other)
-    assert "at most 40" in await refused(kube, sample("cluster", name="x" * 41))
+    assert "at most 38" in await refused(kube, sample("cluster", name="x" * 39))
     few = sample("cluster", name="few")
     few["spec"]["brokers"]["autoscaling"] = {"maxReplicas": 2}
     assert "at least replicas" in await refused(kube, few)

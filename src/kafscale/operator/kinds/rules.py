@@ -13,11 +13,11 @@ class CelRule(NamedTuple):
     message: str
 
 
-_TOO_LONG: Final = "the name must have at most 40 characters: parts are named after it"
+_TOO_LONG: Final = "the name must have at most 38 characters: parts are named after it"
 
 # By the name of a struct, or of a resource.
 RULES: Final[dict[str, tuple[CelRule, ...]]] = {
-    "KafscaleCluster": (CelRule("size(self.metadata.name) <= 40", _TOO_LONG),),
+    "KafscaleCluster": (CelRule("size(self.metadata.name) <= 38", _TOO_LONG),),
     "ClusterObjectSpec": (
         CelRule(
             "self.s3.bucket == oldSelf.s3.bucket",
