@@ -1,5 +1,7 @@
 """Writing what is found about topics and users: their status, events, finalizers.
 
+And that their cluster is woken for them.
+
 Next door: what is found (topic_loop.py, user_loop.py).
 """
 
@@ -13,6 +15,7 @@ from kafscale.operator.kinds.cluster import API_VERSION, KafscaleCluster
 from kafscale.operator.kinds.metadata import Condition, Metadata
 from kafscale.operator.kube.client import Kube
 from kafscale.operator.kube.errors import KubeError
+from kafscale.operator.parts.common import IDLE
 from kafscale.operator.planning.conditions import Judgement, changes, merge
 from kafscale.operator.planning.plan import timestamp
 
@@ -91,3 +94,9 @@ def cluster_trouble(cluster: KafscaleCluster | None, name: str) -> tuple[str, st
     if not cluster.status.broker_count:
         return "ClusterNotReady", f"no broker of {name} is ready"
     return None
+
+
+async def wake(kube: Kube, cluster: KafscaleCluster) -> None:
+    """Take away the annotation that says that a cluster sleeps."""
+    patch = {"metadata": {"annotations": {IDLE: None}}}
+    await kube.merge("KafscaleCluster", *cluster.metadata.key, patch)

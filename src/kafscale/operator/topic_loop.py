@@ -20,9 +20,11 @@ from kafscale.operator.kinds.cluster import KafscaleCluster
 from kafscale.operator.kinds.topic import KafscaleTopic, PartitionStatus, TopicObjectStatus
 from kafscale.operator.kube.client import Kube
 from kafscale.operator.kube.informer import Informer, Key
-from kafscale.operator.object_writer import ObjectWriter, cluster_trouble, phase_of
+from kafscale.operator.object_writer import ObjectWriter, cluster_trouble, phase_of, wake
 from kafscale.operator.observation import Observation
 from kafscale.operator.passwords import Passwords
+from kafscale.operator.planning.idleness import has_news, is_asleep
+from kafscale.operator.planning.refusals import is_passing, judge_refusal
 from kafscale.operator.planning.topics import (
     FINALIZER,
     DescribedTopic,
@@ -35,7 +37,7 @@ KIND: Final = "KafscaleTopic"
 DRIFT_S: Final = 300.0  # between two looks at topics that do not change
 _SOON_S: Final = 5.0
 _MOST_SHOWN: Final = 100  # partitions in a status
-_FINAL: Final = ("PartitionsCannotShrink", "ConfigRefused", "Duplicate")
+_FINAL: Final = ("PartitionsCannotShrink", "ConfigRefused", "DeletionRefused", "Duplicate")
 
 
 class TopicLoop:
@@ -51,6 +53,7 @@ class TopicLoop:
         passwords: Passwords,
         topic_counts: dict[Key, int],
     ) -> None:
+        self._kube = kube
         self._informer = informer
         self._observation = observation
         self._writer = ObjectWriter(kube, KIND, clock, events)
@@ -66,6 +69,10 @@ class TopicLoop:
             return None
         is_going = cluster is None or cluster.metadata.deletion_timestamp is not None
         wanted = await self._let_go(wanted, is_going=is_going)
+        if cluster is not None and not is_going and is_asleep(cluster):
+            if not any(map(has_news, wanted)):
+                return None  # topics are as they were told to be, and stay so
+            await wake(self._kube, cluster)
         trouble = cluster_trouble(cluster, name)
         if trouble is not None or cluster is None:
             for topic in wanted:
@@ -73,32 +80,32 @@ class TopicLoop:
             return None if is_going else _SOON_S
         if not wanted and cluster.spec.brokers.idle_after is not None:
             return None  # asking brokers would keep them awake
-        await self._ask(key, cluster, wanted)
-        return DRIFT_S
+        is_done = await self._ask(key, cluster, wanted)
+        return DRIFT_S if is_done else _SOON_S
 
-    async def _ask(self, key: Key, cluster: KafscaleCluster, wanted: list[KafscaleTopic]) -> None:
-        """Compare with what brokers describe, and have them change what differs."""
+    async def _ask(self, key: Key, cluster: KafscaleCluster, wanted: list[KafscaleTopic]) -> bool:
+        """Have brokers change what differs; False if some of it has to be asked again soon."""
         admin = await connect(cluster, self._passwords)
         firsts, others = _by_age(wanted)
         names = [topic.topic for topic in firsts]
         self._topic_counts[key] = len(await asyncio.to_thread(topics.list_topics, admin))
         found = await asyncio.to_thread(topic_states.describe_states, admin, names)
+        is_done = True
         for topic in firsts:
             state = found.get(topic.topic)
             described = None if state is None else DescribedTopic(*state)
-            await self._reconcile(admin, topic, described)
+            is_done &= await self._reconcile(admin, topic, described)
         for topic, older in others:
             words = f"{older} describes topic {topic.topic} already"
             await self._tell(topic, refuse("Duplicate", words), None)
+        return is_done
 
     async def _reconcile(
         self, admin: KafkaAdmin, topic: KafscaleTopic, found: DescribedTopic | None
-    ) -> None:
+    ) -> bool:
+        """Have brokers change one topic; False if that has to be asked again soon."""
         if topic.metadata.deletion_timestamp is not None:
-            if found is not None:
-                await asyncio.to_thread(topics.delete_topics, admin, [topic.topic])
-            await self._writer.finalize(topic.metadata, FINALIZER, wanted=False)
-            return
+            return await self._delete(admin, topic, found)
         await self._writer.finalize(
             topic.metadata, FINALIZER, wanted=topic.spec.deletion_policy == "Delete"
         )
@@ -107,13 +114,29 @@ class TopicLoop:
             try:
                 await asyncio.to_thread(_change, admin, topic.topic, planned)
             except AdminError as refused:
-                planned = refuse("ConfigRefused", str(refused))
+                planned = TopicPlan(
+                    finding=judge_refusal("ConfigRefused", str(refused), refused.code)
+                )
             else:
                 state = await asyncio.to_thread(topic_states.describe_states, admin, [topic.topic])
                 found = DescribedTopic(*state[topic.topic]) if topic.topic in state else found
         for reason, words in planned.told:
             await self._writer.event(topic.metadata, reason, words)
         await self._tell(topic, planned, found)
+        return not is_passing(planned.finding)
+
+    async def _delete(
+        self, admin: KafkaAdmin, topic: KafscaleTopic, found: DescribedTopic | None
+    ) -> bool:
+        if found is not None:
+            try:
+                await asyncio.to_thread(topics.delete_topics, admin, [topic.topic])
+            except AdminError as refused:
+                finding = judge_refusal("DeletionRefused", str(refused), refused.code)
+                await self._tell(topic, TopicPlan(finding=finding), found)
+                return not is_passing(finding)
+        await self._writer.finalize(topic.metadata, FINALIZER, wanted=False)
+        return True
 
     def _topics_of(self, namespace: str, cluster: str) -> list[KafscaleTopic]:
         found = [

@@ -21,9 +21,11 @@ from kafscale.operator.kinds.user import KafscaleUser, UserObjectStatus
 from kafscale.operator.kube.client import Kube
 from kafscale.operator.kube.errors import KubeError
 from kafscale.operator.kube.informer import Informer, Key
-from kafscale.operator.object_writer import ObjectWriter, cluster_trouble, phase_of
+from kafscale.operator.object_writer import ObjectWriter, cluster_trouble, phase_of, wake
 from kafscale.operator.observation import Observation
 from kafscale.operator.passwords import Passwords
+from kafscale.operator.planning.idleness import has_news, is_asleep
+from kafscale.operator.planning.refusals import is_passing, judge_refusal
 from kafscale.operator.planning.users import (
     USER_FINALIZER,
     UserPlan,
@@ -68,6 +70,10 @@ class UserLoop:
         if cluster is None or cluster.metadata.deletion_timestamp is not None:
             await self._let_go(wanted)
             wanted = [user for user in wanted if user.metadata.deletion_timestamp is None]
+        elif is_asleep(cluster):
+            if not any(map(has_news, wanted)):
+                return None  # users are as they were told to be, and stay so
+            await wake(self._kube, cluster)
         trouble = cluster_trouble(cluster, name) or _no_logins(cluster)
         if trouble is not None or cluster is None:
             for user in wanted:
@@ -75,9 +81,10 @@ class UserLoop:
             return None if cluster is None else _SOON_S
         admin = await connect(cluster, self._passwords)
         logins = {one.user for one in await asyncio.to_thread(users.list_users, admin)}
+        is_done = True
         for user in wanted:
-            await self._reconcile(admin, user, has_login=user.user in logins)
-        return DRIFT_S
+            is_done &= await self._reconcile(admin, user, has_login=user.user in logins)
+        return DRIFT_S if is_done else _SOON_S
 
     def _users_of(self, namespace: str, cluster: str) -> list[KafscaleUser]:
         found = [
@@ -93,7 +100,8 @@ class UserLoop:
             if user.metadata.deletion_timestamp is not None:
                 await self._writer.finalize(user.metadata, USER_FINALIZER, wanted=False)
 
-    async def _reconcile(self, admin: KafkaAdmin, user: KafscaleUser, *, has_login: bool) -> None:
+    async def _reconcile(self, admin: KafkaAdmin, user: KafscaleUser, *, has_login: bool) -> bool:
+        """Have brokers change one user; False if that has to be asked again soon."""
         principal = str(principal_of(user))
         acls = frozenset(await asyncio.to_thread(roles.acls_of, admin, principal))
         if user.metadata.deletion_timestamp is not None:
@@ -102,17 +110,18 @@ class UserLoop:
                 if has_login:
                     await asyncio.to_thread(users.delete_user, admin, user.user)
             await self._writer.finalize(user.metadata, USER_FINALIZER, wanted=False)
-            return
+            return True
         is_deleted_with_us = user.spec.deletion_policy == "Delete"
         await self._writer.finalize(user.metadata, USER_FINALIZER, wanted=is_deleted_with_us)
         planned = plan_user(user, acls, has_login=has_login)
         try:
             await self._carry_out(admin, user, planned)
         except AdminError as refused:
-            planned = refuse_user("Refused", str(refused))
+            planned = UserPlan(finding=judge_refusal("Refused", str(refused), refused.code))
         for reason, words in planned.told:
             await self._writer.event(user.metadata, reason, words)
         await self._tell(user, planned)
+        return not is_passing(planned.finding)
 
     async def _carry_out(self, admin: KafkaAdmin, user: KafscaleUser, planned: UserPlan) -> None:
         """Take rights away first: a user never has more than it had or should have."""

@@ -5,6 +5,7 @@ schemas, defaults or field managers: tests/kubernetes has the real one.
 """
 
 import copy
+from collections.abc import Iterator
 from typing import Any
 
 from kafscale.operator.kube.client import Kube, ListedObjects
@@ -90,6 +91,19 @@ class FakeKube(Kube):
         self.calls.append((verb, kind, name))
         if self.fail is not None:
             raise self.fail
+
+
+class Copies:
+    """What an informer would have, read from the fake server itself."""
+
+    def __init__(self, kube: FakeKube, kind: str) -> None:
+        self._kube, self._kind = kube, kind
+
+    def get(self, namespace: str, name: str) -> dict[str, Any] | None:
+        return copy.deepcopy(self._kube.objects.get((self._kind, namespace, name)))
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter([one for (kind, _, _), one in self._kube.objects.items() if kind == self._kind])
 
 
 def _key(manifest: Any) -> Key:

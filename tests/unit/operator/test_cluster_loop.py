@@ -1,7 +1,5 @@
 """Carrying out a plan: what is sent, what is not sent again, and what is told when that fails."""
 
-import copy
-from collections.abc import Iterator
 from typing import Any
 
 import aiohttp
@@ -17,22 +15,9 @@ from kafscale.operator.passwords import Passwords
 from kafscale.operator.planning.seen_cluster import SeenBroker
 from kafscale.testing.clock import ManualClock, SeededDice
 from tests.unit.operator.examples import DEFAULTS
-from tests.unit.operator.fake_kube import FakeKube
+from tests.unit.operator.fake_kube import Copies, FakeKube
 
 KEY = ("team", "production")
-
-
-class Copies:
-    """What an informer would have, read from the fake server itself."""
-
-    def __init__(self, kube: FakeKube, kind: str) -> None:
-        self._kube, self._kind = kube, kind
-
-    def get(self, namespace: str, name: str) -> dict[str, Any] | None:
-        return copy.deepcopy(self._kube.objects.get((self._kind, namespace, name)))
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        return iter([one for (kind, _, _), one in self._kube.objects.items() if kind == self._kind])
 
 
 class Loop:

@@ -1,4 +1,4 @@
-"""When a cluster without clients is put to sleep.
+"""When a cluster without clients is put to sleep, and which objects it is woken for.
 
 Next door: the annotation that says so (parts/common.py), the activator that wakes it
 (activator.py).
@@ -7,6 +7,10 @@ Next door: the annotation that says so (parts/common.py), the activator that wak
 from collections.abc import Mapping
 from typing import Final
 
+from kafscale.operator.kinds.cluster import KafscaleCluster
+from kafscale.operator.kinds.topic import KafscaleTopic
+from kafscale.operator.kinds.user import KafscaleUser
+from kafscale.operator.parts.common import IDLE, PAUSED, STOPPED
 from kafscale.operator.planning.seen_cluster import SeenBroker
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600}
@@ -15,6 +19,22 @@ _UNITS: Final = {"s": 1, "m": 60, "h": 3600}
 def seconds_of_duration(text: str) -> float:
     """A duration such as 90s, 15m or 2h in seconds."""
     return float(int(text[:-1]) * _UNITS[text[-1]])
+
+
+def is_asleep(cluster: KafscaleCluster) -> bool:
+    """Whether brokers are away until a client comes; not those that a person stopped."""
+    marks = cluster.metadata.annotations
+    may_sleep = cluster.spec.brokers.idle_after is not None
+    return may_sleep and IDLE in marks and marks.get(STOPPED) != "true"
+
+
+def has_news(found: KafscaleTopic | KafscaleUser) -> bool:
+    """Whether brokers have yet to hear of an object as it is now: then they are woken for it."""
+    if found.metadata.annotations.get(PAUSED) == "true":
+        return False
+    is_going = found.metadata.deletion_timestamp is not None
+    is_seen = found.status.observed_generation == found.metadata.generation
+    return is_going or not is_seen or found.status.phase == "Pending"
 
 
 class Quiet:
