@@ -221,18 +221,19 @@ async def test_snapshots_are_judged_and_lost_metadata_comes_back_from_the_bucket
     kubernetes.apply_topic("orders")
     await kubernetes.until("topic", lambda: kubernetes.is_so("KafscaleTopic", "orders"))
     await kubernetes.python(PRODUCE, kubernetes.bootstrap, "orders", "10")
-    kubernetes.run_cron_job("c-etcd-snapshot", "first")
     await kubernetes.until(
         "snapshot", lambda: kubernetes.is_so("KafscaleCluster", "c", "EtcdSnapshot")
     )
+    first = kubernetes.one("KafscaleCluster", "c")["status"]["etcd"]["lastSnapshot"]
+    kubernetes.run_cron_job("c-etcd-snapshot", "scheduled")
+    await kubernetes.until(
+        "scheduled",
+        lambda: kubernetes.one("KafscaleCluster", "c")["status"]["etcd"]["lastSnapshot"] > first,
+    )
     assert kubernetes.is_so("KafscaleCluster", "c", "EtcdSnapshotAccess")
 
-    # With keys that the bucket does not know, the next job fails, and the condition says why.
+    # With keys that the bucket does not know, a job fails at once, and the condition says why.
     kubernetes.change("KafscaleCluster", "c", {"spec": {"etcd": kubernetes.snapshots("wrong")}})
-    await kubernetes.until(
-        "changed", lambda: '"wrong"' in json.dumps(kubernetes.one("CronJob", "c-etcd-snapshot"))
-    )
-    kubernetes.run_cron_job("c-etcd-snapshot", "second")
     await kubernetes.until(
         "failed",
         lambda: (
@@ -241,6 +242,11 @@ async def test_snapshots_are_judged_and_lost_metadata_comes_back_from_the_bucket
     )
     reason = kubernetes.condition("KafscaleCluster", "c", "EtcdSnapshotAccess").get("reason")
     assert reason == "AccessDenied"
+    kubernetes.change("KafscaleCluster", "c", {"spec": {"etcd": kubernetes.snapshots("keys")}})
+    await kubernetes.until(
+        "healed", lambda: kubernetes.is_so("KafscaleCluster", "c", "EtcdSnapshotAccess")
+    )
+    assert kubernetes.is_so("KafscaleCluster", "c", "EtcdSnapshot")
 
     # All of etcd is lost while no broker runs, and comes back from the topics' own bucket.
     stop = {"metadata": {"annotations": {"kafscale.io/stopped": "true"}}}
@@ -255,7 +261,6 @@ async def test_snapshots_are_judged_and_lost_metadata_comes_back_from_the_bucket
     # It is lost again, and comes back from the snapshot; brokers start by themselves.
     kubernetes.change("KafscaleCluster", "c", stop)
     await _lose_etcd(kubernetes)
-    kubernetes.change("KafscaleCluster", "c", {"spec": {"etcd": kubernetes.snapshots("keys")}})
     kubernetes.change("KafscaleCluster", "c", go_on)
     await _restore(kubernetes, {"request": "tuesday", "from": "Snapshot"})
     logs = [log.read_text() for log in kubernetes.folder.glob("c-restore-*.log")]

@@ -135,6 +135,10 @@ class Family(Generic[MeterT]):
         for values in [values for values in self._children if values[place] == value]:
             del self._children[values]
 
+    def drop(self, *values: str) -> None:
+        """Drop the one series with these label values, if it is there."""
+        self._children.pop(values, None)
+
     def write(self, lines: list[str]) -> Iterator[None]:
         """Append the text of all series, in steps; nothing for a family without any."""
         if self._children:

@@ -24,6 +24,7 @@ from kafscale.operator.parts.brokers import digest, set_name
 from kafscale.operator.parts.common import DIGEST, IDLE, STOPPED, Defaults, KubeManifest
 from kafscale.operator.parts.security import login
 from kafscale.operator.passwords import Passwords
+from kafscale.operator.planning import health
 from kafscale.operator.planning.dead_pods import dead_pods
 from kafscale.operator.planning.differences import contains
 from kafscale.operator.planning.idleness import Quiet, seconds_of_duration
@@ -207,13 +208,22 @@ class ClusterLoop:
 
     def _count(self, cluster: KafscaleCluster, seen: SeenCluster, planned: ClusterPlan) -> None:
         key = cluster.metadata.key
-        conditions = planned.status["conditions"]
-        is_ready = any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
-        self._metrics.ready.labels(*key).set(float(is_ready))
-        if seen.has_snapshots:
+        conditions = {one["type"]: one for one in planned.status["conditions"]}
+        if "Stopped" in conditions:
+            self._metrics.ready.drop(*key)  # it is as it should be: no reason for an alarm
+        else:
+            is_ready = conditions["Ready"]["status"] == "True"
+            self._metrics.ready.labels(*key).set(float(is_ready))
+        made, access = conditions.get("EtcdSnapshot"), conditions.get("EtcdSnapshotAccess")
+        if made is None or access is None:
+            self._metrics.forget_snapshots(*key)
+            return
+        self._metrics.snapshot_stale.labels(*key).set(float(made["reason"] in health.OVERDUE))
+        self._metrics.snapshot_access.labels(*key).set(float(access["status"] != "False"))
+        if seen.snapshots.failure or seen.snapshots.last_success_s is not None:
             self._metrics.snapshot_success.labels(*key).set(0.0 if seen.snapshots.failure else 1.0)
-            if seen.snapshots.last_success_s is not None:
-                self._metrics.snapshot_time.labels(*key).set(seen.snapshots.last_success_s)
+        if seen.snapshots.last_success_s is not None:
+            self._metrics.snapshot_time.labels(*key).set(seen.snapshots.last_success_s)
 
     def _next_look_s(self, cluster: KafscaleCluster, planned: ClusterPlan) -> float:
         if cluster.spec.brokers.idle_after is None:

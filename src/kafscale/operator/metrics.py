@@ -28,7 +28,9 @@ class OperatorMetrics:
             "kafscale_operator_watch_restarts_total", "Watches that broke", ("kind",)
         )
         self.ready: Family[Gauge] = add.gauge(
-            "kafscale_operator_cluster_ready", "1 for a cluster that is ready", _CLUSTER
+            "kafscale_operator_cluster_ready",
+            "1 for a cluster that is ready, 0 for one that is not; none for one that is stopped",
+            _CLUSTER,
         )
         self.snapshot_time: Family[Gauge] = add.gauge(
             "kafscale_operator_etcd_snapshot_last_success_timestamp",
@@ -38,6 +40,16 @@ class OperatorMetrics:
         self.snapshot_success: Family[Gauge] = add.gauge(
             "kafscale_operator_etcd_snapshot_success",
             "1 if the last snapshot of etcd was made, 0 if its job failed",
+            _CLUSTER,
+        )
+        self.snapshot_stale: Family[Gauge] = add.gauge(
+            "kafscale_operator_etcd_snapshot_stale",
+            "1 if no snapshot of etcd was made for more than two periods of its schedule",
+            _CLUSTER,
+        )
+        self.snapshot_access: Family[Gauge] = add.gauge(
+            "kafscale_operator_etcd_snapshot_access_ok",
+            "0 if the bucket of the snapshots refused the last one",
             _CLUSTER,
         )
 
@@ -60,8 +72,18 @@ class OperatorMetrics:
 
     def forget(self, namespace: str, cluster: str) -> None:
         """Drop the series of a cluster that is gone."""
-        for family in (self.ready, self.snapshot_time, self.snapshot_success):
-            family.forget("cluster", cluster)
+        self.ready.drop(namespace, cluster)
+        self.forget_snapshots(namespace, cluster)
+
+    def forget_snapshots(self, namespace: str, cluster: str) -> None:
+        """Drop the series about snapshots of a cluster that makes none."""
+        for family in (
+            self.snapshot_time,
+            self.snapshot_success,
+            self.snapshot_stale,
+            self.snapshot_access,
+        ):
+            family.drop(namespace, cluster)
 
 
 def _single(look: Callable[[], float]) -> Callable[[], list[tuple[tuple[str, ...], float]]]:

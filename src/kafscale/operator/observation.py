@@ -90,10 +90,15 @@ class Observation:
         )
 
     def _snapshots(self, cluster: KafscaleCluster) -> SnapshotFacts:
+        wanted = cluster.spec.etcd.snapshot
+        if wanted is None:
+            return SnapshotFacts()
+        marks = {"app": f"kafscale-{jobs.SNAPSHOT}"}
+        marks[jobs.TARGET] = jobs.snapshot_target(cluster, wanted)
         made = [
             job
             for job in self._of(cluster, "Job", KubeJob)
-            if job.metadata.labels.get("app") == f"kafscale-{jobs.SNAPSHOT}"
+            if marks.items() <= job.metadata.labels.items()
         ]
         ended = sorted(
             (job for job in made if job.status.succeeded or job.status.failed),

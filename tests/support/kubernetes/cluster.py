@@ -183,7 +183,6 @@ class TestKubernetes:
         """Run a CronJob now, as `kubectl create job --from` does."""
         cron = json.loads(json.dumps(self.one("CronJob", name)))
         template = cron["spec"]["jobTemplate"]
-        template["spec"]["template"]["metadata"]["labels"]["job-name"] = job
         owners = [{"kind": "CronJob", "name": name, "uid": cron["metadata"]["uid"]}]
         labels = template["metadata"]["labels"]
         metadata = {"name": job, "namespace": self.namespace, "labels": labels}

@@ -75,7 +75,10 @@ class FakeControllers:
     def _job(self, owner: Object) -> None:
         pods = self._owned(owner)
         if not pods and not (owner.get("status") or {}).get("succeeded"):
-            self._make(owner, f"{owner['metadata']['name']}-0", owner["spec"]["template"], "")
+            name = owner["metadata"]["name"]
+            template = copy.deepcopy(owner["spec"]["template"])
+            template["metadata"].setdefault("labels", {})["job-name"] = name
+            self._make(owner, f"{name}-0", template, "")
         phases = [(pod.get("status") or {}).get("phase") for pod in pods]
         if "Succeeded" in phases:
             done = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -3,14 +3,17 @@
 from typing import Any
 
 import aiohttp
+import msgspec
 import pytest
 
 from kafscale.operator import broker_pages
 from kafscale.operator.cluster_loop import ClusterLoop
 from kafscale.operator.events import Events
+from kafscale.operator.kinds.cluster import KafscaleCluster
 from kafscale.operator.kube.errors import KubeError
 from kafscale.operator.metrics import OperatorMetrics
 from kafscale.operator.observation import PARTS, Observation
+from kafscale.operator.parts import jobs
 from kafscale.operator.passwords import Passwords
 from kafscale.operator.planning.seen_cluster import SeenBroker
 from kafscale.testing.clock import ManualClock, SeededDice
@@ -118,6 +121,65 @@ async def test_refused_settings_make_no_broker_and_an_event(loop: Loop) -> None:
     assert ("StatefulSet", "team", "production-broker") not in loop.kube.objects
     notes = [one["note"] for (kind, _, _), one in loop.kube.objects.items() if kind == "Event"]
     assert any("no.such" in note for note in notes)
+
+
+SNAPSHOTS = {"snapshot": {"s3": {"bucket": "kept"}}}
+
+
+def snapshot_job(loop: Loop, name: str, bucket: str, made: str, **status: Any) -> None:
+    etcd: Any = {"snapshot": {"s3": {"bucket": bucket}}}
+    metadata = {"name": KEY[1], "namespace": KEY[0]}
+    spec = {"brokers": {}, "s3": {"bucket": "data"}, "etcd": etcd}
+    cluster = msgspec.convert({"metadata": metadata, "spec": spec}, KafscaleCluster)
+    assert cluster.spec.etcd.snapshot is not None
+    target = jobs.snapshot_target(cluster, cluster.spec.etcd.snapshot)
+    labels = {"app": "kafscale-etcd-snapshot", "cluster": KEY[1], jobs.TARGET: target}
+    metadata |= {"name": name, "labels": labels, "creationTimestamp": made}  # type: ignore[dict-item]
+    loop.kube.put({"kind": "Job", "metadata": metadata, "status": status})
+
+
+async def test_snapshots_of_another_bucket_say_nothing_about_this_one(loop: Loop) -> None:
+    loop.cluster(etcd=SNAPSHOTS)
+    done = "2026-01-01T00:00:10Z"
+    snapshot_job(loop, "a", "kept", "2026-01-01T00:00:00Z", succeeded=1, completionTime=done)
+    snapshot_job(loop, "b", "wrong", "2026-01-01T01:00:00Z", failed=1)
+    await loop.loop.look(KEY)
+    assert loop.status()["etcd"]["lastSnapshot"] == done
+    shown = loop.metrics.registry.render().decode()
+    assert 'etcd_snapshot_success{namespace="team",cluster="production"} 1' in shown
+    snapshot_job(loop, "c", "kept", "2026-01-01T02:00:00Z", failed=1)
+    await loop.loop.look(KEY)
+    shown = loop.metrics.registry.render().decode()
+    assert 'etcd_snapshot_success{namespace="team",cluster="production"} 0' in shown
+
+
+async def test_alarms_go_by_what_is_wanted(loop: Loop) -> None:
+    loop.clock.set_wall_ms(1_767_225_600_000)  # when the cluster was made
+    loop.cluster(etcd=SNAPSHOTS)
+    await loop.loop.look(KEY)
+    shown = loop.metrics.registry.render().decode()
+    assert 'cluster_ready{namespace="team",cluster="production"} 0' in shown
+    assert 'etcd_snapshot_stale{namespace="team",cluster="production"} 0' in shown
+    loop.clock.set_wall_ms(1_767_225_600_000 + 3 * 3600 * 1000)
+    await loop.loop.look(KEY)
+    shown = loop.metrics.registry.render().decode()
+    assert 'etcd_snapshot_stale{namespace="team",cluster="production"} 1' in shown
+    # A cluster that was stopped by a person, and makes no snapshots, is no reason for an alarm.
+    loop.cluster()
+    stop = {"annotations": {"kafscale.io/stopped": "true"}}
+    await loop.kube.merge("KafscaleCluster", *KEY, {"metadata": stop})
+    await loop.loop.look(KEY)
+    shown = loop.metrics.registry.render().decode()
+    assert 'cluster="production"' not in shown
+
+
+async def test_a_cluster_that_goes_takes_no_figures_of_its_namesake_along(loop: Loop) -> None:
+    loop.metrics.ready.labels("other", KEY[1]).set(1)
+    loop.metrics.ready.labels(*KEY).set(1)
+    await loop.loop.look(KEY)
+    shown = loop.metrics.registry.render().decode()
+    assert 'namespace="other"' in shown
+    assert 'namespace="team"' not in shown
 
 
 async def test_a_pod_on_a_dead_node_is_deleted_at_once(loop: Loop) -> None:

@@ -171,7 +171,7 @@ def test_alarms_go_by_series_that_the_operator_has() -> None:
     alerts = yaml.safe_load((CHART.parents[1] / "prometheus/operator-alerts.yml").read_text())
     metrics = OperatorMetrics()
     metrics.sample(clusters=lambda: 0, topics=lambda: 0, queue_depth=lambda: 0, is_leader=lambda: 0)
-    for family in (metrics.ready, metrics.snapshot_time, metrics.snapshot_success):
+    for family in (metrics.ready, metrics.snapshot_stale, metrics.snapshot_success):
         family.labels("team", "c").set(1)
     metrics.reconcile_errors.labels("KafscaleCluster").inc()
     page = (CHART.parents[2] / "docs/operating/kubernetes.md").read_text()

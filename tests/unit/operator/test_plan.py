@@ -12,8 +12,10 @@ from kafscale.operator.kinds.seen import KubeJob, Pod, Service
 from kafscale.operator.parts.brokers import brokers, settings_map
 from kafscale.operator.parts.common import TEMPLATE, Defaults
 from kafscale.operator.parts.jobs import restore_name
+from kafscale.operator.planning import health
 from kafscale.operator.planning.plan import ClusterPlan, plan
 from kafscale.operator.planning.seen_cluster import SeenCluster, SnapshotFacts
+from tests.support.kubernetes.golden import GOLDEN, golden_files
 from tests.unit.operator.examples import (
     DEFAULTS,
     ETCD,
@@ -70,6 +72,12 @@ def test_a_new_cluster_gets_its_parts_in_the_order_of_their_use() -> None:
     assert planned.replicas == 3
     assert planned.status["phase"] == "Pending"
     assert condition(planned, "Ready") == ("False", "Starting")
+
+
+def test_what_becomes_of_samples_is_what_was_looked_at() -> None:
+    written = {file.name: file.read_text() for file in GOLDEN.iterdir()}
+    words = "run: make manifests; name a changed pod template in CHANGELOG.md, it restarts brokers"
+    assert written == golden_files(), words
 
 
 def test_a_running_cluster_is_ready_and_changes_nothing() -> None:
@@ -252,6 +260,44 @@ def test_snapshots_are_told_only_where_they_are_made() -> None:
     denied = SnapshotFacts(failure="the bucket refused it", reason="AccessDenied")
     planned = made(wanted, SeenCluster(snapshots=denied))
     assert condition(planned, "EtcdSnapshotAccess") == ("False", "AccessDenied")
+
+
+def test_a_new_place_for_snapshots_is_tried_as_soon_as_brokers_run() -> None:
+    def tried(bucket: str, seen: SeenCluster) -> list[str]:
+        wanted = cluster(etcd={"snapshot": {"s3": {"bucket": bucket}}})
+        return [name for name in kinds(made(wanted, seen)) if name.startswith("Job/")]
+
+    assert tried("snapshots", SeenCluster()) == []  # an etcd without rows is not worth one
+    (first,) = tried("snapshots", running())
+    assert first.startswith("Job/production-etcd-snapshot-")
+    assert tried("snapshots", running()) == [first]
+    assert tried("another", running()) != [first]
+
+
+def test_the_status_says_when_the_last_snapshot_was_made() -> None:
+    wanted = cluster(etcd={"snapshot": {"s3": {"bucket": "snapshots"}}})
+    facts_ = SnapshotFacts(last_success_s=NOW_MS / 1000)
+    planned = made(wanted, SeenCluster(snapshots=facts_))
+    assert planned.status["etcd"]["lastSnapshot"] == "2023-11-14T22:13:20Z"
+    later = cluster(etcd={"snapshot": {"s3": {"bucket": "snapshots"}}}, status=planned.status)
+    assert made(later).status["etcd"]["lastSnapshot"] == "2023-11-14T22:13:20Z"
+
+
+@pytest.mark.parametrize(
+    ("schedule", "seconds"),
+    [
+        ("0 * * * *", 3600),
+        ("*/15 * * * *", 900),
+        ("*/15,50 * * * *", 3600),  # more often, in truth
+        ("30 */6 * * *", 6 * 3600),
+        ("0 3 * * *", 86400),
+        ("0 3 * * 1", 7 * 86400),
+        ("@daily", 86400),
+        ("@every 1h30m", 5400),
+    ],
+)
+def test_a_schedule_comes_round_as_often_as_it_says(schedule: str, seconds: float) -> None:
+    assert health.period_s(schedule) == seconds
 
 
 def job(name: str, **status: Any) -> dict[str, KubeJob]:

@@ -96,3 +96,6 @@ class EtcdStatus(SpecFields, frozen=True, kw_only=True):
     source: Annotated[str, Meta(description="`Spec`, `Operator` or `Managed`.")] = ""
     endpoints: Annotated[list[str], Meta(description="Its members.")] = field(default_factory=list)
     prefix: Annotated[str, Meta(description="Before every key.")] = ""
+    last_snapshot: Annotated[
+        str, Meta(description="When the last snapshot was made, with `etcd.snapshot`.")
+    ] = ""

@@ -27,6 +27,8 @@ from kafscale.operator.parts.common import (
 from kafscale.operator.parts.etcd_source import EtcdSource, etcd_name
 
 SNAPSHOT: Final = "etcd-snapshot"
+# Which bucket a job was made for: what it found says nothing about another one.
+TARGET: Final = "kafscale.io/snapshot-target"
 RESTORE: Final = "restore"
 _WITHIN_S: Final = 900
 _BEGIN_WITHIN_S: Final = 600
@@ -36,8 +38,42 @@ def snapshots(
     cluster: KafscaleCluster, wanted: EtcdSnapshots, etcd: EtcdSource, defaults: Defaults
 ) -> KubeManifest:
     """Make snapshots by a schedule, in a bucket of their own."""
-    name = f"{etcd_name(cluster)}-snapshot"
-    job = {
+    made = part(cluster, "batch/v1", "CronJob", f"{etcd_name(cluster)}-snapshot", SNAPSHOT)
+    marks = {**labels(cluster, SNAPSHOT), TARGET: snapshot_target(cluster, wanted)}
+    made["spec"] = {
+        "schedule": wanted.schedule,
+        "concurrencyPolicy": "Forbid",
+        "startingDeadlineSeconds": _BEGIN_WITHIN_S,
+        "successfulJobsHistoryLimit": 3,
+        "failedJobsHistoryLimit": 3,
+        "jobTemplate": {
+            "metadata": {"labels": marks},
+            "spec": _snapshot(cluster, wanted, etcd, defaults),
+        },
+    }
+    return made
+
+
+def first_snapshot(
+    cluster: KafscaleCluster, wanted: EtcdSnapshots, etcd: EtcdSource, defaults: Defaults
+) -> KubeManifest:
+    """Make one snapshot at once: a bucket that does not take it is told before it is needed."""
+    target = snapshot_target(cluster, wanted)
+    made = part(cluster, "batch/v1", "Job", f"{etcd_name(cluster)}-snapshot-{target}", SNAPSHOT)
+    made["metadata"]["labels"][TARGET] = target
+    made["spec"] = _snapshot(cluster, wanted, etcd, defaults)
+    return made
+
+
+def snapshot_target(cluster: KafscaleCluster, wanted: EtcdSnapshots) -> str:
+    """A short name for the bucket, its credentials, and the place in it."""
+    return digest([wanted.s3.bucket, _folder(cluster, wanted), bucket_variables(wanted.s3)])[:8]
+
+
+def _snapshot(
+    cluster: KafscaleCluster, wanted: EtcdSnapshots, etcd: EtcdSource, defaults: Defaults
+) -> KubeManifest:
+    return {
         "backoffLimit": 1,
         "activeDeadlineSeconds": _WITHIN_S,
         "template": {
@@ -63,16 +99,6 @@ def snapshots(
             },
         },
     }
-    made = part(cluster, "batch/v1", "CronJob", name, SNAPSHOT)
-    made["spec"] = {
-        "schedule": wanted.schedule,
-        "concurrencyPolicy": "Forbid",
-        "startingDeadlineSeconds": _BEGIN_WITHIN_S,
-        "successfulJobsHistoryLimit": 3,
-        "failedJobsHistoryLimit": 3,
-        "jobTemplate": {"metadata": {"labels": labels(cluster, SNAPSHOT)}, "spec": job},
-    }
-    return made
 
 
 def _folder(cluster: KafscaleCluster, wanted: EtcdSnapshots) -> str:

@@ -3,6 +3,7 @@
 Next door: how findings become conditions (conditions.py), how a roll goes (rolling.py).
 """
 
+import re
 from typing import Final
 
 from kafscale.operator.kinds.cluster import KafscaleCluster
@@ -30,6 +31,17 @@ _LATE_S: Final = 600.0
 _MINUTE_S: Final = 60.0
 _HOUR_S: Final = 3600.0
 _DAY_S: Final = 86400.0
+_SCHEDULES: Final = {
+    "@hourly": _HOUR_S,
+    "@daily": _DAY_S,
+    "@midnight": _DAY_S,
+    "@weekly": 7 * _DAY_S,
+    "@monthly": 31 * _DAY_S,
+    "@yearly": 366 * _DAY_S,
+    "@annually": 366 * _DAY_S,
+}
+_EVERY_SECONDS: Final = {"h": _HOUR_S, "m": _MINUTE_S, "s": 1.0}
+OVERDUE: Final = ("Stale", "NeverSucceeded")
 ACCESS_REASONS: Final = ("AccessDenied", "BucketMissing", "Unreachable", "NoCredentials")
 
 
@@ -146,12 +158,17 @@ def access_finding(facts: SnapshotFacts) -> Judgement:
 
 
 def period_s(schedule: str) -> float:
-    """About how often a cron schedule comes round."""
+    """About how often a cron schedule comes round, or more seldom than it does."""
+    if schedule in _SCHEDULES:
+        return _SCHEDULES[schedule]
+    if schedule.startswith("@every"):
+        parts = re.findall(r"(\d+)(h|m|s)", schedule)
+        return sum(int(number) * _EVERY_SECONDS[unit] for number, unit in parts)
     minute, hour, day, month, weekday = (schedule.split() + ["*"] * 5)[:5]
-    if minute == "*" or minute.startswith("*/"):
-        return _MINUTE_S * int(minute[2:] or 1)
-    if hour == "*" or hour.startswith("*/"):
-        return _HOUR_S * int(hour[2:] or 1)
+    if step := re.fullmatch(r"\*(?:/(\d+))?", minute):
+        return _MINUTE_S * int(step[1] or 1)
+    if step := re.fullmatch(r"\*(?:/(\d+))?", hour):
+        return _HOUR_S * int(step[1] or 1)
     if (day, month, weekday) == ("*", "*", "*"):
         return _DAY_S
     return 7 * _DAY_S if (day, month) == ("*", "*") else 31 * _DAY_S

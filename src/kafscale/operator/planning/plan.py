@@ -151,6 +151,9 @@ def _objects(
         yield network.etcd_policy(cluster)
         if cluster.spec.etcd.snapshot is not None:
             yield jobs.snapshots(cluster, cluster.spec.etcd.snapshot, source, defaults)
+            # Brokers refuse to run on an etcd that lost its rows: that is not worth a snapshot.
+            if any(pod.is_ready for pod in seen.pods):
+                yield jobs.first_snapshot(cluster, cluster.spec.etcd.snapshot, source, defaults)
     yield services.headless(cluster)
     yield services.bootstrap(
         cluster, activator.ACTIVATOR if _leads_to_activator(wish, seen) else brokers.BROKER
@@ -323,10 +326,21 @@ def _status(
         broker_image=cluster.spec.brokers.image or defaults.broker_image,
         restored=asked.request if asked is not None and not is_restoring else before.restored,
         etcd=EtcdStatus(
-            source=source.source, endpoints=list(source.endpoints), prefix=source.prefix
+            source=source.source,
+            endpoints=list(source.endpoints),
+            prefix=source.prefix,
+            last_snapshot=_last_snapshot(cluster, seen),
         ),
         conditions=merge(before.conditions, findings, timestamp(now_ms), generation),
     )
+
+
+def _last_snapshot(cluster: KafscaleCluster, seen: SeenCluster) -> str:
+    """When the last snapshot was made; its job may be gone since."""
+    if cluster.spec.etcd.snapshot is None:
+        return ""
+    last_s = seen.snapshots.last_success_s
+    return timestamp(int(last_s * 1000)) if last_s else cluster.status.etcd.last_snapshot
 
 
 def _phase(findings: list[Judgement], seen: SeenCluster) -> str:
