@@ -1,28 +1,20 @@
-"""Writes files from the operator's own tables: of the chart, for kustomize, of the documents."""
+"""Writes files from the operator's own tables: of the chart, for kustomize, of the documents.
+
+And what becomes of some clusters, for tests to compare.
+"""
 
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from kafscale import __version__
 from kafscale.operator.installation import LEASE_RULES, NODE_RULES, RULES, manifests
 from kafscale.operator.kinds.crds import RESOURCES, definition
+from tests.support.kubernetes.golden import GOLDEN, golden_files
+from tests.support.plain_yaml import dump
 
 CHART = Path(__file__).parents[2] / "deploy/helm/kafscale"
-
-
-class _Plain(yaml.SafeDumper):
-    """Repeats values instead of pointing at them: people and other tools read these files."""
-
-    def ignore_aliases(self, data: object) -> bool:
-        return True
-
-
-def dump(value: object) -> str:
-    return yaml.dump(value, Dumper=_Plain, sort_keys=False, width=100)
 
 
 PLAIN = CHART.parents[1] / "kustomize"
@@ -97,6 +89,9 @@ def main() -> None:
     PLAIN.mkdir(exist_ok=True)
     for name, text in plain_files().items():
         (PLAIN / name).write_text(text)
+    GOLDEN.mkdir(exist_ok=True)
+    for name, text in golden_files().items():
+        (GOLDEN / name).write_text(text)
 
 
 if __name__ == "__main__":
