@@ -274,6 +274,44 @@ async def test_the_chart_installs_upgrades_rolls_back_and_leaves_clusters_alone(
     assert await kubernetes.python(CONSUME, kubernetes.bootstrap, "orders", "20") == ["20"]
 
 
+EVERYTHING: dict[str, Any] = {
+    "operator": {"watchNamespace": HOME, "etcdEndpoints": ["http://etcd:2379"], "replicas": 3},
+    "monitoring": {"enabled": True, "labels": {"release": "prometheus"}},
+    "console": {
+        "enabled": True,
+        "bootstrap": "production-bootstrap.kafscale.svc:9092",
+        "credentialsSecretRef": "console",
+        "allowedHosts": ["console.example.org"],
+        "properties": {"secretRef": "login", "key": "client.properties"},
+        "env": [{"name": "KAFSCALE_S3_BUCKET", "value": "data"}],
+    },
+    "cluster": {"create": True, "spec": {"brokers": {}, "s3": {"bucket": "data"}}},
+}
+
+
+async def test_the_server_takes_everything_that_the_chart_can_have(
+    kubernetes: RealKubernetes,
+) -> None:
+    if not (FOLDER / "helm").exists():
+        pytest.skip("helm is not built: run `make kube` once")
+    file = kubernetes.folder / "values.yaml"
+    file.write_text(yaml.safe_dump(EVERYTHING))
+    words = ["template", "kafscale", str(CHART), "--namespace", HOME, "-f", str(file)]
+    words += ["--kube-version", "1.36.3", "--api-versions", "monitoring.coreos.com/v1"]
+    shown = [one for one in yaml.safe_load_all(_helm(kubernetes, *words)) if one]
+    kinds = [one["kind"] for one in shown]
+    assert {"ServiceMonitor", "PodMonitor", "PrometheusRule", "KafscaleCluster"} <= set(kinds)
+    assert kinds.count("Deployment") == 2  # the operator and the console
+    (rules,) = (one for one in shown if one["kind"] == "PrometheusRule")
+    alarms = {rule["alert"] for group in rules["spec"]["groups"] for rule in group["rules"]}
+    assert {"KafscaleClusterNotReady", "KafscaleBrokerDown"} <= alarms
+    for one in shown:
+        if not one["apiVersion"].startswith("monitoring.coreos.com"):
+            kubernetes.api.try_out(one)
+    with pytest.raises(AssertionError, match="replica"):
+        _helm(kubernetes, *words, "--set", "operator.replica=2")
+
+
 async def test_brokers_are_scaled_as_every_other_set_is(kubernetes: RealKubernetes) -> None:
     await kubernetes.start_operator()
     kubernetes.apply_cluster()

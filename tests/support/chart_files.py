@@ -17,6 +17,7 @@ from tests.support.plain_yaml import dump
 CHART = Path(__file__).parents[2] / "deploy/helm/kafscale"
 
 
+ALARMS = ("alerts.yml", "operator-alerts.yml")
 PLAIN = CHART.parents[1] / "kustomize"
 _DEFINITION = "CustomResourceDefinition"
 
@@ -86,6 +87,8 @@ def main() -> None:
         (CHART / "crds" / f"{resource.plural}.yaml").write_text(dump(definition(resource)))
     rights = {"parts": RULES, "nodes": NODE_RULES, "lease": LEASE_RULES}
     (CHART / "files/rights.yaml").write_text(dump(rights))
+    for name in ALARMS:
+        (CHART / "files" / name).write_bytes((CHART.parents[1] / "prometheus" / name).read_bytes())
     PLAIN.mkdir(exist_ok=True)
     for name, text in plain_files().items():
         (PLAIN / name).write_text(text)

@@ -89,6 +89,12 @@ class RealObjects:
     def change(self, kind: str, namespace: str, name: str, patch: Object) -> Object:
         return self._keep(self._ask("PATCH", RESOURCES[kind].path(namespace, name), patch, _MERGE))
 
+    def try_out(self, manifest: Object) -> None:
+        """Have the server say whether it would take an object, field by field."""
+        path = RESOURCES[manifest["kind"]].path(*_place(manifest))
+        question = "dryRun=All&fieldValidation=Strict&fieldManager=test&force=true"
+        self._ask("PATCH", f"{path}?{question}", manifest, "application/apply-patch+yaml")
+
     def ask(self, method: str, path: str, body: Any = None) -> Any:
         """Any other question to the API server."""
         return self._ask(method, path, body)

@@ -17,7 +17,7 @@ from kafscale.operator.kinds.topic import KafscaleTopic
 from kafscale.operator.kinds.user import KafscaleUser
 from kafscale.operator.metrics import OperatorMetrics
 from kafscale.operator.passwords import PASSWORD_KEY
-from tests.support.chart_files import FIELDS, PLAIN, fields_page, plain_files
+from tests.support.chart_files import ALARMS, FIELDS, PLAIN, fields_page, plain_files
 
 CHART = Path(__file__).parents[3] / "deploy/helm/kafscale"
 
@@ -127,6 +127,12 @@ def test_the_chart_has_the_same_definitions() -> None:
 def test_the_chart_gives_the_same_rights() -> None:
     rights = yaml.safe_load((CHART / "files/rights.yaml").read_text())
     assert rights == {"parts": RULES, "nodes": NODE_RULES, "lease": LEASE_RULES}, "make manifests"
+
+
+def test_the_chart_has_the_same_alarms() -> None:
+    for name in ALARMS:
+        original = CHART.parents[1] / "prometheus" / name
+        assert (CHART / "files" / name).read_bytes() == original.read_bytes(), "make manifests"
 
 
 def test_the_plain_manifests_are_what_the_command_prints() -> None:
