@@ -431,6 +431,21 @@ def test_load_balancers_have_the_addresses_that_the_cloud_gave_them() -> None:
     )
 
 
+def test_one_more_broker_waits_for_its_address_outside() -> None:
+    wanted = cluster(brokers={"replicas": 3, "external": {"type": "LoadBalancer"}})
+    given: dict[str, Service] = {}
+    for number in range(2):
+        given |= balanced(f"production-external-{number}", ip=f"203.0.113.{number}")
+    waiting = {**given, **balanced("production-external-2")}
+    two = SeenCluster(brokers=stateful_set(replicas=2), services=waiting)
+    assert made(wanted, two).replicas == 2  # it would tell clients outside a wrong one
+    known = {**given, **balanced("production-external-2", ip="203.0.113.2")}
+    assert made(wanted, msgspec.structs.replace(two, services=known)).replicas == 3
+    # An address that the cloud takes away is no reason to take a broker away.
+    three = SeenCluster(brokers=stateful_set(replicas=3), services=waiting)
+    assert made(wanted, three).replicas == 3
+
+
 @example(name="x" * 38)
 @given(name=st.from_regex(r"[a-z]([a-z0-9-]{0,36}[a-z0-9])?", fullmatch=True))
 def test_no_name_is_longer_than_kubernetes_takes(name: str) -> None:

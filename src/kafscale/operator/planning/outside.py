@@ -31,6 +31,12 @@ def outside_addresses(cluster: KafscaleCluster, seen: SeenCluster) -> dict[int, 
     return found
 
 
+def addressed_brokers(cluster: KafscaleCluster, seen: SeenCluster) -> int:
+    """How many brokers, from the first on, have an address outside."""
+    known = outside_addresses(cluster, seen)
+    return next(number for number in range(len(known) + 1) if number not in known)
+
+
 def _address(external: External, ordinal: int, service: Service) -> brokers.Address | None:
     port = next((port for port in service.spec.ports if port.name == "external"), None)
     if port is None:

@@ -31,6 +31,7 @@ from kafscale.operator.parts.etcd_source import EtcdSource, etcd_name, resolve
 from kafscale.operator.planning import health, rolling
 from kafscale.operator.planning.conditions import Judgement, Turn, changes, merge
 from kafscale.operator.planning.outside import (
+    addressed_brokers,
     external_finding,
     outside_addresses,
     outside_bootstrap,
@@ -130,7 +131,12 @@ def _replicas(cluster: KafscaleCluster, seen: SeenCluster, wish: _Wish) -> int |
         return (
             None if seen.has_autoscaler else max(live.spec.replicas, cluster.spec.brokers.replicas)
         )
-    return cluster.spec.brokers.replicas
+    wanted = cluster.spec.brokers.replicas
+    if cluster.spec.brokers.external is None:
+        return wanted
+    # A broker reads its address outside when it starts: one more waits until it has one.
+    there = live.spec.replicas if live is not None else 0
+    return min(wanted, max(there, addressed_brokers(cluster, seen)))
 
 
 # -- objects ---------------------------------------------------------------------------------
