@@ -12,6 +12,7 @@ import structlog
 
 from kafscale.model.clock import Clock
 from kafscale.operator import broker_pages
+from kafscale.operator.broker_clients import BrokerClients
 from kafscale.operator.broker_config import config_problem
 from kafscale.operator.events import Events
 from kafscale.operator.kinds.cluster import API_VERSION, KafscaleCluster
@@ -51,6 +52,7 @@ class ClusterLoop:
         events: Events,
         metrics: OperatorMetrics,
         passwords: Passwords,
+        clients: BrokerClients,
         topic_counts: dict[Key, int],
     ) -> None:
         self._kube = kube
@@ -61,6 +63,7 @@ class ClusterLoop:
         self._events = events
         self._metrics = metrics
         self._passwords = passwords
+        self._clients = clients
         self._has_login: set[str] = set()  # clusters by uid
         self._topic_counts = topic_counts
         self._quiet: dict[Key, Quiet] = {}
@@ -72,8 +75,10 @@ class ClusterLoop:
             self._metrics.forget(*key)
             self._quiet.pop(key, None)
             return None
+        was_client = key in self._clients
         seen = await self._see(cluster)
-        cluster = await self._sleep_or_wake(cluster, seen)
+        if not was_client and key not in self._clients:  # it would count itself
+            cluster = await self._sleep_or_wake(cluster, seen)
         planned = plan(cluster, seen, self._defaults, self._clock.now_ms())
         problem = None
         try:

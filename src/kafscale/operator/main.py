@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from kafscale.admin.errors import AdminError
 from kafscale.model.clock import Clock, Dice
+from kafscale.operator.broker_clients import BrokerClients
 from kafscale.operator.cluster_loop import ClusterLoop
 from kafscale.operator.events import Events
 from kafscale.operator.kube.access import Access, find_access
@@ -145,15 +146,25 @@ class Operator:
         observation = Observation(self.informers)
         events = Events(kube, clock, dice, settings.identity)
         passwords = Passwords(kube, settings.namespace or kube.access.namespace, dice)
+        clients = BrokerClients(passwords)
         counts: dict[Key, int] = {}
         clusters = ClusterLoop(
-            kube, http, observation, settings.defaults, clock, events, metrics, passwords, counts
+            kube,
+            http,
+            observation,
+            settings.defaults,
+            clock,
+            events,
+            metrics,
+            passwords,
+            clients,
+            counts,
         )
         topics = TopicLoop(
-            kube, self.informers["KafscaleTopic"], observation, clock, events, passwords, counts
+            kube, self.informers["KafscaleTopic"], observation, clock, events, clients, counts
         )
         users = UserLoop(
-            kube, self.informers["KafscaleUser"], observation, clock, events, passwords
+            kube, self.informers["KafscaleUser"], observation, clock, events, passwords, clients
         )
         self._workers = (
             _Workers("KafscaleCluster", self._clusters, clusters.look, metrics, clock),

@@ -14,15 +14,13 @@ from kafscale.admin.brokers import configs, topic_states, topics
 from kafscale.admin.brokers.client import KafkaAdmin
 from kafscale.admin.errors import AdminError
 from kafscale.model.clock import Clock
-from kafscale.operator.broker_clients import connect
+from kafscale.operator.broker_clients import BrokerClients
 from kafscale.operator.events import Events
-from kafscale.operator.kinds.cluster import KafscaleCluster
 from kafscale.operator.kinds.topic import KafscaleTopic, PartitionStatus, TopicObjectStatus
 from kafscale.operator.kube.client import Kube
 from kafscale.operator.kube.informer import Informer, Key
 from kafscale.operator.object_writer import ObjectWriter, cluster_trouble, phase_of, wake
 from kafscale.operator.observation import Observation
-from kafscale.operator.passwords import Passwords
 from kafscale.operator.planning.idleness import has_news, is_asleep
 from kafscale.operator.planning.refusals import is_passing, judge_refusal
 from kafscale.operator.planning.topics import (
@@ -50,14 +48,14 @@ class TopicLoop:
         observation: Observation,
         clock: Clock,
         events: Events,
-        passwords: Passwords,
+        clients: BrokerClients,
         topic_counts: dict[Key, int],
     ) -> None:
         self._kube = kube
         self._informer = informer
         self._observation = observation
         self._writer = ObjectWriter(kube, KIND, clock, events)
-        self._passwords = passwords
+        self._clients = clients
         self._topic_counts = topic_counts
 
     async def look(self, key: Key) -> float | None:
@@ -80,12 +78,12 @@ class TopicLoop:
             return None if is_going else _SOON_S
         if not wanted and cluster.spec.brokers.idle_after is not None:
             return None  # asking brokers would keep them awake
-        is_done = await self._ask(key, cluster, wanted)
+        async with self._clients.connect(cluster) as admin:
+            is_done = await self._ask(key, admin, wanted)
         return DRIFT_S if is_done else _SOON_S
 
-    async def _ask(self, key: Key, cluster: KafscaleCluster, wanted: list[KafscaleTopic]) -> bool:
+    async def _ask(self, key: Key, admin: KafkaAdmin, wanted: list[KafscaleTopic]) -> bool:
         """Have brokers change what differs; False if some of it has to be asked again soon."""
-        admin = await connect(cluster, self._passwords)
         firsts, others = _by_age(wanted)
         names = [topic.topic for topic in firsts]
         self._topic_counts[key] = len(await asyncio.to_thread(topics.list_topics, admin))

@@ -14,7 +14,7 @@ from kafscale.admin.access import roles, users
 from kafscale.admin.brokers.client import KafkaAdmin
 from kafscale.admin.errors import AdminError
 from kafscale.model.clock import Clock
-from kafscale.operator.broker_clients import connect
+from kafscale.operator.broker_clients import BrokerClients
 from kafscale.operator.events import Events
 from kafscale.operator.kinds.cluster import API_VERSION, KafscaleCluster
 from kafscale.operator.kinds.user import KafscaleUser, UserObjectStatus
@@ -53,12 +53,14 @@ class UserLoop:
         clock: Clock,
         events: Events,
         passwords: Passwords,
+        clients: BrokerClients,
     ) -> None:
         self._kube = kube
         self._informer = informer
         self._observation = observation
         self._writer = ObjectWriter(kube, KIND, clock, events)
         self._passwords = passwords
+        self._clients = clients
 
     async def look(self, key: Key) -> float | None:
         """Look at all users of a cluster; gives after how many seconds to look again."""
@@ -79,12 +81,17 @@ class UserLoop:
             for user in wanted:
                 await self._tell(user, refuse_user(*(trouble or ("", ""))))
             return None if cluster is None else _SOON_S
-        admin = await connect(cluster, self._passwords)
+        async with self._clients.connect(cluster) as admin:
+            is_done = await self._ask(admin, wanted)
+        return DRIFT_S if is_done else _SOON_S
+
+    async def _ask(self, admin: KafkaAdmin, wanted: list[KafscaleUser]) -> bool:
+        """Have brokers change what differs; False if some of it has to be asked again soon."""
         logins = {one.user for one in await asyncio.to_thread(users.list_users, admin)}
         is_done = True
         for user in wanted:
             is_done &= await self._reconcile(admin, user, has_login=user.user in logins)
-        return DRIFT_S if is_done else _SOON_S
+        return is_done
 
     def _users_of(self, namespace: str, cluster: str) -> list[KafscaleUser]:
         found = [

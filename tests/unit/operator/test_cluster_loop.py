@@ -6,7 +6,8 @@ import aiohttp
 import msgspec
 import pytest
 
-from kafscale.operator import broker_pages
+from kafscale.operator import broker_clients, broker_pages
+from kafscale.operator.broker_clients import BrokerClients
 from kafscale.operator.cluster_loop import ClusterLoop
 from kafscale.operator.events import Events
 from kafscale.operator.kinds.cluster import KafscaleCluster
@@ -34,6 +35,8 @@ class Loop:
         }
         self.metrics = OperatorMetrics()
         http: Any = None  # pages are faked below
+        passwords = Passwords(self.kube, "kafscale", SeededDice())
+        self.clients = BrokerClients(passwords)
         self.loop = ClusterLoop(
             self.kube,
             http,
@@ -42,7 +45,8 @@ class Loop:
             self.clock,
             Events(self.kube, self.clock, SeededDice(), "test"),
             self.metrics,
-            Passwords(self.kube, "kafscale", SeededDice()),
+            passwords,
+            self.clients,
             {},
         )
 
@@ -180,6 +184,36 @@ async def test_a_cluster_that_goes_takes_no_figures_of_its_namesake_along(loop: 
     shown = loop.metrics.registry.render().decode()
     assert 'namespace="other"' in shown
     assert 'namespace="team"' not in shown
+
+
+async def test_the_operator_does_not_take_itself_for_a_client(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop.cluster(brokers={"replicas": 1, "idleAfter": "5m"})
+    for component in ("broker", "activator"):
+        labels = {"app": f"kafscale-{component}", "cluster": KEY[1]}
+        metadata = {"name": f"production-{component}-0", "namespace": KEY[0], "labels": labels}
+        ready = {"podIP": "10.0.0.1", "conditions": [{"type": "Ready", "status": "True"}]}
+        loop.kube.put({"kind": "Pod", "metadata": metadata, "status": ready})
+    connections = 0
+
+    async def pages(http: aiohttp.ClientSession, pods: Any) -> dict[str, SeenBroker]:
+        return {"production-broker-0": SeenBroker(connections=connections)}
+
+    monkeypatch.setattr(broker_pages, "read_facts", pages)
+    monkeypatch.setattr(broker_clients, "open_admin", lambda settings: None)
+    cluster = msgspec.convert(loop.kube.objects["KafscaleCluster", *KEY], KafscaleCluster)
+    await loop.loop.look(KEY)
+    loop.clock.advance_ms(200_000)
+    async with loop.clients.connect(cluster):
+        connections = 1
+        await loop.loop.look(KEY)
+    connections = 0
+    loop.clock.advance_ms(200_000)
+    await loop.loop.look(KEY)
+    assert (
+        "kafscale.io/idle" in loop.kube.objects["KafscaleCluster", *KEY]["metadata"]["annotations"]
+    )
 
 
 async def test_a_pod_on_a_dead_node_is_deleted_at_once(loop: Loop) -> None:

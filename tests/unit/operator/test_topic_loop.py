@@ -6,7 +6,8 @@ import pytest
 
 from kafscale.admin.brokers import topic_states, topics
 from kafscale.admin.errors import AdminError
-from kafscale.operator import topic_loop
+from kafscale.operator import broker_clients
+from kafscale.operator.broker_clients import BrokerClients
 from kafscale.operator.events import Events
 from kafscale.operator.observation import Observation
 from kafscale.operator.passwords import Passwords
@@ -30,22 +31,23 @@ class Loop:
         self.there: dict[str, Any] = {}
         self.refusal: AdminError | None = None
         self.asked: list[str] = []
+        clients = BrokerClients(Passwords(self.kube, "kafscale", SeededDice()))
         self.loop = TopicLoop(
             self.kube,
             informers["KafscaleTopic"],
             Observation(informers),
             clock,
             Events(self.kube, clock, SeededDice(), "test"),
-            Passwords(self.kube, "kafscale", SeededDice()),
+            clients,
             {},
         )
-        monkeypatch.setattr(topic_loop, "connect", self._connect)
+        monkeypatch.setattr(broker_clients, "open_admin", self._connect)
         monkeypatch.setattr(topics, "list_topics", lambda admin: self.there)
         monkeypatch.setattr(topics, "create_topics", self._create)
         monkeypatch.setattr(topics, "delete_topics", self._delete)
         monkeypatch.setattr(topic_states, "describe_states", self._describe)
 
-    async def _connect(self, cluster: Any, passwords: Any) -> None:
+    def _connect(self, settings: Any) -> None:
         self.asked.append("connect")
 
     def _describe(self, admin: None, names: list[str]) -> dict[str, Any]:
