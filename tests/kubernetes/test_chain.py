@@ -39,6 +39,31 @@ while len(found) < int(sys.argv[3]):
 consumer.close()
 print(len(found))
 """
+RESUME = """
+import sys
+from confluent_kafka import Consumer
+consumer = Consumer({"bootstrap.servers": sys.argv[1], "group.id": "g"})
+consumer.subscribe([sys.argv[2]])
+value = ""
+while value != sys.argv[3]:
+    message = consumer.poll(1)
+    if message is not None and message.error() is None:
+        value = message.value().decode()
+        print(value)
+consumer.close()
+"""
+TRANSACT = """
+import os, sys
+from confluent_kafka import Producer
+producer = Producer({"bootstrap.servers": sys.argv[1], "transactional.id": "t"})
+producer.init_transactions(100)
+producer.begin_transaction()
+producer.produce(sys.argv[2], sys.argv[3].encode(), partition=0)
+assert producer.flush(100) == 0
+if sys.argv[3] == "lost":
+    os._exit(0)
+producer.commit_transaction(100)
+"""
 UNDER_LOAD = """
 import sys, time
 from confluent_kafka import Producer
@@ -149,13 +174,23 @@ async def test_a_sleeping_cluster_is_woken_by_the_first_client(kubernetes: TestK
     kubernetes.apply_topic("orders")
     await kubernetes.until("topic", lambda: kubernetes.is_so("KafscaleTopic", "orders"))
     await kubernetes.python(PRODUCE, kubernetes.bootstrap, "orders", "10")
+    assert await kubernetes.python(CONSUME, kubernetes.bootstrap, "orders", "10") == ["10"]
+    await kubernetes.python(TRANSACT, kubernetes.bootstrap, "orders", "lost")  # and never committed
     await kubernetes.until("asleep", lambda: kubernetes.pods() == [])
     await kubernetes.until(
         "told", lambda: kubernetes.condition("KafscaleCluster", "c").get("reason") == "Idle"
     )
-    await kubernetes.python(PRODUCE, kubernetes.bootstrap, "orders", "10")  # default timeouts
+    assert kubernetes.is_so("KafscaleTopic", "orders")  # as it was told to be
+
+    # With default timeouts, clients find groups, offsets and transactions where they were.
+    await kubernetes.python(TRANSACT, kubernetes.bootstrap, "orders", "kept")
     await kubernetes.until("awake", lambda: kubernetes.ready() == 1)
-    assert await kubernetes.python(CONSUME, kubernetes.bootstrap, "orders", "10") == ["10"]
+    assert await kubernetes.python(RESUME, kubernetes.bootstrap, "orders", "kept") == ["kept"]
+
+    # A new topic wakes brokers, too.
+    await kubernetes.until("asleep again", lambda: kubernetes.pods() == [])
+    kubernetes.apply_topic("later")
+    await kubernetes.until("woken", lambda: kubernetes.is_so("KafscaleTopic", "later"))
 
 
 @pytest.mark.kubernetes

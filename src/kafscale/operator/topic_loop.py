@@ -21,7 +21,7 @@ from kafscale.operator.kube.client import Kube
 from kafscale.operator.kube.informer import Informer, Key
 from kafscale.operator.object_writer import ObjectWriter, cluster_trouble, phase_of, wake
 from kafscale.operator.observation import Observation
-from kafscale.operator.planning.idleness import has_news, is_asleep
+from kafscale.operator.planning.idleness import has_news, is_asleep, stays_told
 from kafscale.operator.planning.refusals import is_passing, judge_refusal
 from kafscale.operator.planning.topics import (
     FINALIZER,
@@ -74,7 +74,8 @@ class TopicLoop:
         trouble = cluster_trouble(cluster, name)
         if trouble is not None or cluster is None:
             for topic in wanted:
-                await self._tell(topic, refuse(*(trouble or ("", ""))), None)
+                if not stays_told(cluster, topic):
+                    await self._tell(topic, refuse(*(trouble or ("", ""))), None)
             return None if is_going else _SOON_S
         if not wanted and cluster.spec.brokers.idle_after is not None:
             return None  # asking brokers would keep them awake

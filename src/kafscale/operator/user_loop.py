@@ -24,7 +24,7 @@ from kafscale.operator.kube.informer import Informer, Key
 from kafscale.operator.object_writer import ObjectWriter, cluster_trouble, phase_of, wake
 from kafscale.operator.observation import Observation
 from kafscale.operator.passwords import Passwords
-from kafscale.operator.planning.idleness import has_news, is_asleep
+from kafscale.operator.planning.idleness import has_news, is_asleep, stays_told
 from kafscale.operator.planning.refusals import is_passing, judge_refusal
 from kafscale.operator.planning.users import (
     USER_FINALIZER,
@@ -79,7 +79,8 @@ class UserLoop:
         trouble = cluster_trouble(cluster, name) or _no_logins(cluster)
         if trouble is not None or cluster is None:
             for user in wanted:
-                await self._tell(user, refuse_user(*(trouble or ("", ""))))
+                if not stays_told(cluster, user):
+                    await self._tell(user, refuse_user(*(trouble or ("", ""))))
             return None if cluster is None else _SOON_S
         async with self._clients.connect(cluster) as admin:
             is_done = await self._ask(admin, wanted)

@@ -148,6 +148,9 @@ async def test_topics_of_a_sleeping_cluster_stay_as_they_are(loop: Loop) -> None
     assert loop.ready("orders") == ("True", "Ready")
     assert loop.asked == []
     assert "kafscale.io/idle" in loop.marks()
+    loop.cluster(brokers=0)  # a client has come, and brokers start
+    assert await loop.loop.look(KEY) == 5
+    assert loop.ready("orders") == ("True", "Ready")
 
 
 async def test_a_new_topic_wakes_a_sleeping_cluster(loop: Loop) -> None:

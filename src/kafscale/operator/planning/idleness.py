@@ -37,6 +37,12 @@ def has_news(found: KafscaleTopic | KafscaleUser) -> bool:
     return is_going or not is_seen or found.status.phase == "Pending"
 
 
+def stays_told(cluster: KafscaleCluster | None, found: KafscaleTopic | KafscaleUser) -> bool:
+    """Whether an object is told nothing new while no broker is ready: they may just wake up."""
+    may_sleep = cluster is not None and cluster.spec.brokers.idle_after is not None
+    return may_sleep and not has_news(found)
+
+
 class Quiet:
     """Since when no client was connected to any broker of a cluster."""
 
