@@ -202,6 +202,9 @@ def test_every_reason_and_variable_of_the_operator_is_in_the_documents() -> None
     cli = (package / "cli/serving/operator.py").read_text()
     variables = set(re.findall(r"KAFSCALE_OPERATOR_\w+", cli))
     assert {name for name in variables if f"`{name}`" not in page} == set()
+    counted = (package / "operator/metrics.py").read_text()
+    series = set(re.findall(r"kafscale_operator_(\w+)", counted))
+    assert {name for name in series if f"`{name}`" not in page} == set()
 
 
 def test_no_right_reads_secrets_but_the_operators_own() -> None:
