@@ -48,7 +48,7 @@ async def test_a_row_is_written_when_enough_replicas_are_back(
     problems: list[Exception] = [
         UpstreamLost("on purpose"),
         UpstreamRefused(ErrorCode.NOT_ENOUGH_REPLICAS, "ledger"),
-        UpstreamRefused(ErrorCode.REQUEST_TIMED_OUT, "ledger"),
+        UpstreamRefused(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, "ledger"),
         TimeoutError(),
     ]
 

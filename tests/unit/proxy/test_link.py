@@ -5,9 +5,11 @@ from typing import Any
 import pytest
 
 from kafscale.proxy.upstream import cluster, link
-from kafscale.proxy.upstream.cluster import Upstream
+from kafscale.proxy.upstream.cluster import Upstream, UpstreamRefused
+from kafscale.proxy.upstream.fetching import check
 from kafscale.proxy.upstream.link import Link, UpstreamAddress, UpstreamLost
 from kafscale.testing.clock import SeededDice
+from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.metadata import MetadataRequest, MetadataResponse
 
 pytestmark = pytest.mark.asyncio
@@ -34,6 +36,31 @@ async def test_a_connection_without_an_answer_is_given_up(monkeypatch: pytest.Mo
         await silent.ask(MetadataRequest([]), MetadataResponse, 12)
     assert connection.is_finished
     assert not silent.is_open
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, UpstreamLost),
+        (ErrorCode.OFFSET_NOT_AVAILABLE, UpstreamLost),
+        (ErrorCode.KAFKA_STORAGE_ERROR, UpstreamLost),
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, UpstreamRefused),
+        (ErrorCode.OFFSET_OUT_OF_RANGE, UpstreamRefused),
+    ],
+)
+async def test_what_a_new_leader_cannot_say_yet_is_asked_again(
+    code: int, kind: type[Exception]
+) -> None:
+    asked: list[str] = []
+
+    class Asked:
+        async def refresh(self, name: str) -> None:
+            asked.append(name)
+
+    await check(Asked(), "orders", 0, ErrorCode.NONE)  # type: ignore[arg-type]
+    with pytest.raises(kind):
+        await check(Asked(), "orders", 0, code)  # type: ignore[arg-type]
+    assert asked == (["orders"] if kind is UpstreamLost else [])
 
 
 async def test_a_broker_that_did_not_answer_is_asked_last(monkeypatch: pytest.MonkeyPatch) -> None:

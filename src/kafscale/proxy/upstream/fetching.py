@@ -24,13 +24,18 @@ EARLIEST: Final = -2
 LATEST: Final = -1
 BLOCK_BYTES: Final = 1 << 20
 _BY_NAME: Final = 12  # the last version of Fetch that names topics
-_OLD_METADATA: Final = frozenset(
+_TRY_AGAIN: Final = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.LEADER_NOT_AVAILABLE,
         ErrorCode.FENCED_LEADER_EPOCH,
         ErrorCode.UNKNOWN_LEADER_EPOCH,
+        # A leader that was elected just now does not know yet what all replicas have.
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.REQUEST_TIMED_OUT,
     }
 )
 
@@ -108,16 +113,16 @@ async def list_offsets(
             for row in topic_row.partitions:
                 if not row.error_code:
                     found[topic_row.name, row.partition_index] = row.offset
-                elif row.error_code in _OLD_METADATA:
+                elif row.error_code in _TRY_AGAIN:
                     await upstream.refresh(topic_row.name)
     return found
 
 
 async def check(upstream: Upstream, topic: str, partition: int, code: int) -> None:
-    """Raise what an error code of a partition means; old metadata is asked for anew."""
+    """Raise what an error code of a partition means; the upstream is asked anew who leads it."""
     if not code:
         return
-    if code in _OLD_METADATA:
+    if code in _TRY_AGAIN:
         await upstream.refresh(topic)
         raise UpstreamLost(f"{topic}-{partition}: {ErrorCode(code).name}")
     raise UpstreamRefused(code, f"{topic}-{partition}")

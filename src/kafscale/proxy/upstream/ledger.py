@@ -46,12 +46,7 @@ _WRITE_S: Final = 30.0
 _MOST_UNPACKED: Final = 64 << 20
 
 _FOR_A_MOMENT: Final = frozenset(
-    {
-        ErrorCode.NOT_ENOUGH_REPLICAS,
-        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-        ErrorCode.REQUEST_TIMED_OUT,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-    }
+    {ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND}
 )
 
 RowWatch = Callable[[bytes, bytes | None], None]  # a key, and its new value
