@@ -259,11 +259,11 @@ async def test_snapshots_are_judged_and_lost_metadata_comes_back_from_the_bucket
     await kubernetes.until(
         "snapshot", lambda: kubernetes.is_so("KafscaleCluster", "c", "EtcdSnapshot")
     )
-    first = kubernetes.one("KafscaleCluster", "c")["status"]["etcd"]["lastSnapshot"]
+    assert kubernetes.one("KafscaleCluster", "c")["status"]["etcd"]["lastSnapshot"]
     kubernetes.run_cron_job("c-etcd-snapshot", "scheduled")
     await kubernetes.until(
         "scheduled",
-        lambda: kubernetes.one("KafscaleCluster", "c")["status"]["etcd"]["lastSnapshot"] > first,
+        lambda: bool((kubernetes.one("Job", "scheduled").get("status") or {}).get("succeeded")),
     )
     assert kubernetes.is_so("KafscaleCluster", "c", "EtcdSnapshotAccess")
 

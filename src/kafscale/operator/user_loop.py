@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from kafscale.access.acls import AclBinding
 from kafscale.admin.access import roles, users
 from kafscale.admin.brokers.client import KafkaAdmin
 from kafscale.admin.errors import AdminError
@@ -113,12 +114,7 @@ class UserLoop:
         principal = str(principal_of(user))
         acls = frozenset(await asyncio.to_thread(roles.acls_of, admin, principal))
         if user.metadata.deletion_timestamp is not None:
-            if USER_FINALIZER in user.metadata.finalizers:
-                await asyncio.to_thread(roles.remove_acls, admin, acls)
-                if has_login:
-                    await asyncio.to_thread(users.delete_user, admin, user.user)
-            await self._writer.finalize(user.metadata, USER_FINALIZER, wanted=False)
-            return True
+            return await self._delete(admin, user, acls, has_login=has_login)
         is_deleted_with_us = user.spec.deletion_policy == "Delete"
         await self._writer.finalize(user.metadata, USER_FINALIZER, wanted=is_deleted_with_us)
         planned = plan_user(user, acls, has_login=has_login)
@@ -130,6 +126,22 @@ class UserLoop:
             await self._writer.event(user.metadata, reason, words)
         await self._tell(user, planned)
         return not is_passing(planned.finding)
+
+    async def _delete(
+        self, admin: KafkaAdmin, user: KafscaleUser, acls: frozenset[AclBinding], *, has_login: bool
+    ) -> bool:
+        """Take rights and the login away, then let the object go."""
+        if USER_FINALIZER in user.metadata.finalizers:
+            try:
+                await asyncio.to_thread(roles.remove_acls, admin, acls)
+                if has_login:
+                    await asyncio.to_thread(users.delete_user, admin, user.user)
+            except AdminError as refused:
+                finding = judge_refusal("Refused", str(refused), refused.code)
+                await self._tell(user, UserPlan(finding=finding))
+                return not is_passing(finding)
+        await self._writer.finalize(user.metadata, USER_FINALIZER, wanted=False)
+        return True
 
     async def _carry_out(self, admin: KafkaAdmin, user: KafscaleUser, planned: UserPlan) -> None:
         """Take rights away first: a user never has more than it had or should have."""
