@@ -85,7 +85,8 @@ async def join(http: aiohttp.ClientSession, name: str, service: str, others: Seq
             continue
         mine = _known_as(members, name, service)
         if mine is not None and not mine.get("clientURLs"):
-            return NEW  # it has never run: all of them begin together
+            # It has never run. Where others run already, it was added anew and comes late.
+            return EXISTING if any(one.get("clientURLs") for one in members) else NEW
         if mine is not None:
             await ask(http, endpoint, "/v3/cluster/member/remove", {"ID": mine["ID"]})
             logger.info("lost_member_removed", name=name)

@@ -46,7 +46,9 @@ def known(name: str, *, ran: bool) -> dict[str, Any]:
     ("members", "state", "asked"),
     [
         (None, NEW, []),  # all begin together
-        ([known("c-etcd-0", ran=True), known("c-etcd-1", ran=False)], NEW, ["list"]),
+        ([known("c-etcd-0", ran=False), known("c-etcd-1", ran=False)], NEW, ["list"]),
+        # It ended between its addition and its first start, or its image came late.
+        ([known("c-etcd-0", ran=True), known("c-etcd-1", ran=False)], EXISTING, ["list"]),
         (
             [known("c-etcd-0", ran=True), known("c-etcd-1", ran=True)],
             EXISTING,
