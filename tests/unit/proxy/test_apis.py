@@ -12,7 +12,7 @@ from kafscale.proxy.apis import administration, fetch, groups, produce
 from kafscale.proxy.apis.produce import UnansweredRefusal
 from kafscale.proxy.offsets import GroupCommit, VirtualOffsets, VirtualPartition
 from kafscale.proxy.partition import BatchRefused
-from kafscale.proxy.topics import MappedTopic
+from kafscale.proxy.topics import MappedTopic, Unmappable
 from kafscale.records.record import Record, build_batch
 from kafscale.testing.clock import ManualClock
 from kafscale.wire.kafka.errors import ErrorCode
@@ -28,6 +28,14 @@ from kafscale.wire.kafka.messages.delete_topics import (
     DeleteTopicsResponse,
 )
 from kafscale.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from kafscale.wire.kafka.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
 from kafscale.wire.kafka.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -46,6 +54,7 @@ class Cluster:
         self.rows: dict[bytes, bytes] = {}
         self.told: list[Any] = []
         self.partition: Any = None
+        self.unmappable: set[str] = set()
         self.context: Any = SimpleNamespace(
             clock=ManualClock(),
             topics=self,
@@ -57,6 +66,8 @@ class Cluster:
     # topics
 
     async def find(self, name: str) -> MappedTopic | None:
+        if name in self.unmappable:
+            raise Unmappable(name)
         return self.known.get(name)
 
     def is_mapped(self, name: str) -> bool:
@@ -198,6 +209,23 @@ async def test_a_topic_that_is_created_anew_begins_without_offsets() -> None:
     cluster.known["orders"] = ORDERS._replace(topic_id=b"\2" * 16)
     assert await committed({"orders": [4]}) == {"orders": [(4, -1, -1, "", 0)]}
     assert await committed(None) == {}
+
+
+async def test_offsets_of_a_topic_that_cannot_be_mapped_are_not_committed() -> None:
+    """Else the cluster would take virtual partitions for its own."""
+    cluster = Cluster(ORDERS)
+    cluster.unmappable.add("orders")
+    topics = [
+        OffsetCommitRequestTopic(name, [OffsetCommitRequestPartition(1, 7)])
+        for name in ("orders", "plain")
+    ]
+    rows = [OffsetCommitResponseTopic("plain", [OffsetCommitResponsePartition(1, 0)])]
+    request = OffsetCommitRequest("g", topics=topics)
+    call = cluster.call(request, OffsetCommitResponse(topics=rows))
+    answer: Any = await groups.offset_commit(call)
+    assert [topic.name for topic in request.topics] == ["plain"]
+    codes = {topic.name: topic.partitions[0].error_code for topic in answer.topics}
+    assert codes == {"orders": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "plain": 0}
 
 
 async def test_what_is_known_of_a_topic_goes_with_it() -> None:

@@ -60,12 +60,12 @@ async def offset_commit(call: ProxyCall) -> ProxyAnswer:
     """Commit what the coordinator accepts."""
     request: OffsetCommitRequest = call.message
     mapped = await _mapped(call, {topic.name for topic in request.topics})
-    if not mapped:
-        return await call.ask(request, OffsetCommitResponse)
     asked = request.topics
+    # A topic that should be mapped and cannot be is not asked for: its numbers are virtual ones.
     request.topics = [
         await _physical(call, mapped[topic.name], topic) if topic.name in mapped else topic
         for topic in asked
+        if topic.name in mapped or not call.context.topics.is_mapped(topic.name)
     ]
     answer = await call.ask(request, OffsetCommitResponse)
     verdicts = {
