@@ -15,6 +15,7 @@ from kafscale.operator.passwords import PASSWORD_KEY, Passwords
 from kafscale.operator.planning.plan import plan
 from kafscale.operator.planning.seen_cluster import SeenCluster
 from kafscale.operator.planning.users import plan_user, wanted_acls
+from kafscale.settings.values import Principals, read_value
 from kafscale.testing.clock import SeededDice
 from tests.unit.operator.examples import DEFAULTS, NOW_MS, cluster
 from tests.unit.operator.fake_kube import FakeKube
@@ -177,6 +178,13 @@ def test_brokers_take_the_settings_of_secured_clusters(
         assert {one["protocol"] for one in listeners} == {protocol}
         assert listeners[0]["advertisedHost"] == "production-broker-0.production-brokers.team.svc"
         assert len(listeners) == (2 if spec else 1)
+
+
+def test_brokers_take_the_operator_and_each_of_the_super_users_for_one() -> None:
+    secured = cluster(security={"superUsers": ["User:ann", "User:CN=bob,O=team"]})
+    written = brokers.broker_settings(secured)["authorization.superUsers"]
+    names = [principal.name for principal in read_value(Principals, written)]
+    assert names == ["kafscale-operator", "ann", "CN=bob,O=team"]
 
 
 def test_listeners_are_not_for_people_to_set() -> None:

@@ -40,7 +40,7 @@ def settings(security: Security) -> dict[str, Any]:
         "sasl.adminUser": OPERATOR_USER,
         "sasl.adminPasswordFile": f"{_LOGIN_FOLDER}/password",
         "authorization.enabled": "true" if security.authorization else "false",
-        "authorization.superUsers": ",".join([f"User:{OPERATOR_USER}", *security.super_users]),
+        "authorization.superUsers": ";".join([f"User:{OPERATOR_USER}", *security.super_users]),
         # Their clients would not be asked who they are; `spec.config.broker` may open them.
         "pulsar.enabled": "false",
         "fluvio.enabled": "false",
