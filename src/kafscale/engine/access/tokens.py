@@ -26,10 +26,11 @@ from kafscale.metadata import keys
 from kafscale.metadata.store import MetadataStore
 from kafscale.model.access import Principal
 from kafscale.model.clock import Clock, Dice
-from kafscale.model.errors import CorruptObject, TokenNotFound, TokensDisabled
+from kafscale.model.errors import CorruptObject, InvalidRequest, TokenNotFound, TokensDisabled
 
 _SALT_BYTES: Final = 16
 _MOST_REMOVED: Final = 100  # expired tokens, at a time
+MOST_OF_ONE: Final = 10_000  # tokens that one client has asked for: every broker holds all of them
 
 
 class Tokens:
@@ -75,8 +76,10 @@ class Tokens:
         renewers: Sequence[Principal],
         asked_ms: int,
     ) -> DelegationToken:
-        """Make a token. Raises TokensDisabled."""
+        """Make a token. Raises TokensDisabled, InvalidRequest."""
         secret = self._require_secret()
+        if sum(token.requester == requester for token in self.list_all()) >= MOST_OF_ONE:
+            raise InvalidRequest(f"a client has up to {MOST_OF_ONE} tokens that have not expired")
         token_id = base64.urlsafe_b64encode(self._dice.token(16)).decode().rstrip("=")
         token = delegation_tokens.new_token(
             token_id, owner, requester, renewers, asked_ms, self._clock.now_ms()

@@ -24,7 +24,7 @@ ORDER: Final = CHANGES_USERS
 REQUIREMENTS: Final[tuple[Requirement, ...]] = ()  # asked below, where the owner is known
 
 _USER: Final = "User"
-_MOST_RENEWERS: Final = 1000
+_MOST_TEXT: Final = 8192  # characters of the names of owner and renewers together
 _WITHIN_S: Final = 30.0
 
 
@@ -73,7 +73,8 @@ def _refusal(call: Call, owner: Principal) -> ErrorCode:
     kinds = {owner.kind, *(row.principal_type for row in request.renewers)}
     if kinds != {_USER}:
         return ErrorCode.INVALID_PRINCIPAL_TYPE
-    if len(request.renewers) > _MOST_RENEWERS:
+    names = [owner.name, *(row.principal_name for row in request.renewers)]
+    if "" in names or sum(map(len, names)) > _MOST_TEXT:
         return ErrorCode.INVALID_REQUEST
     if owner != call.principal and is_denied(
         call, AccessOperation.CREATE_TOKENS, ResourceType.USER, str(owner)

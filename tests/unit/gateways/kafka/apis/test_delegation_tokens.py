@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kafscale.access.delegation_tokens import password_of
+from kafscale.engine.access import tokens
 from kafscale.testing.clock import ManualClock
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.create_delegation_token import (
@@ -96,6 +97,19 @@ async def test_a_token_logs_in_as_its_owner_until_it_expires(
     async with connected(broker) as other:
         assert (await log_in_with(other, token)).error_code != 0
     assert await listed(caller) == []
+
+
+async def test_one_client_cannot_fill_the_store_with_tokens(
+    caller: Caller, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tokens, "MOST_OF_ONE", 2)
+    codes = [(await create(caller)).error_code for _ in range(3)]
+    assert codes == [0, 0, ErrorCode.INVALID_REQUEST]
+    clock.advance_ms(DAY_MS)
+    assert (await create(caller)).error_code == 0, "those that have expired do not count"
+    many = [f"{number}-{'x' * 100}" for number in range(100)]
+    assert (await create(caller, *many)).error_code == ErrorCode.INVALID_REQUEST
+    assert len(await listed(caller)) == 1
 
 
 async def test_a_token_is_no_user_and_no_user_is_a_token(
