@@ -12,6 +12,7 @@ Next door: single figures and bars (spark_source.py, spark_export.py, spark_jobs
 import argparse
 import asyncio
 import os
+import resource
 import shutil
 import tempfile
 import time
@@ -32,6 +33,7 @@ from kafscale.spark.jobs.compact import compact
 from kafscale.spark.jobs.export import ExportRequest, run_export
 from kafscale.spark.session import open_session
 
+DRIVER_MEMORY = "1g"  # whatever the size
 HEAD = f"{'work':30}{'GB':>6}{'cores':>7}{'wall s':>9}{'CPU s':>9}{'CPU-s/GB':>10}"
 
 
@@ -104,10 +106,12 @@ def growth(folder: Path, sizes: list[float], runs: int) -> None:
             f"1 -> 2 cores {one.wall_s / small.wall_s:.2f} times as fast, "
             f"{small.cpu_s / one.cpu_s:.2f} times the CPU"
         )
+    most_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"memory of the driver: {DRIVER_MEMORY} for the JVM, {most_mb:.0f} MB in Python at most")
 
 
 def session(folder: Path, cores: int) -> SparkSession:
-    conf = {"spark.driver.memory": "1g", "spark.local.dir": str(folder)}
+    conf = {"spark.driver.memory": DRIVER_MEMORY, "spark.local.dir": str(folder)}
     return open_session("growth", f"local[{cores}]", conf)
 
 

@@ -138,8 +138,8 @@ def main() -> None:
             return
     print_row("the connector's way, files that stay", other)
     print(
-        f"PUTs: {mine['put'] / other['put']:.2f} of the connector's; all requests of ours: "
-        f"{usd(mine) / usd(other):.2f} of the money for the connector's files alone"
+        f"the runner sends {mine['put'] / other['put']:.2f} of the connector's PUTs; all that it "
+        f"sends costs {usd(mine) / usd(other):.2f} of the connector's files alone"
     )
 
 
