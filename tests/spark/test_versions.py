@@ -47,7 +47,7 @@ def run(version: str, given: dict[str, str]) -> Any:
     ran = subprocess.run(
         [python, str(ROOT / "tests/spark/any_version.py"), json.dumps(given)],
         env={**env, "PYTHONPATH": str(ROOT / "src")}, cwd=given["scratch"],
-        capture_output=True, text=True, timeout=400, check=False,
+        capture_output=True, text=True, timeout=1000, check=False,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr[-4000:]
     return json.loads(ran.stdout)
@@ -67,7 +67,7 @@ def listed(rows: list[Row]) -> list[list[Any]]:
 def test_an_older_spark_reads_writes_exports_keeps_tables_and_checks(
     broker: KafscaleProcess, store: str, tmp_path: Path, version: str
 ) -> None:
-    old = f"old{version.replace('.', '')}"
+    old = f"old{version.replace('.', '')}{tmp_path.name[-1]}"  # a second try has names of its own
     topic = f"by_{old}"
     for name, partitions in ((topic, 2), (f"{old}-sunk", 3), (f"{old}-streamed", 3)):
         create(broker.bootstrap, name, partitions)

@@ -15,6 +15,7 @@ from kafscale.spark.jobs.compaction import by_key
 from kafscale.spark.jobs.export import Export, ExportResult, report_of
 from kafscale.spark.jobs.stopping import Stop
 from kafscale.spark.jobs.table_upkeep import UpkeepWish
+from kafscale.spark.lake.table import DEAD_LETTERS
 from kafscale.spark.lake.tables import open_table
 from kafscale.spark.runner import cuts, planner
 from kafscale.spark.runner.declared import Allowances, export_request
@@ -87,15 +88,16 @@ def _keep_table(context: Context, name: str, allowed: Allowances) -> Report:
         return report
     wish = export_request(context.bucket, topic, allowed)
     table = open_table(wish.table, wish.format, wish.catalog)
-    done = table_upkeep.keep_in_shape(
-        context,
-        table,
-        UpkeepWish(
-            settings.file_bytes,
-            settings.retention_ms,
-            settings.snapshot_retention_ms,
-            join=not settings.upsert,
-        ),
+    upkeep = UpkeepWish(
+        settings.file_bytes,
+        settings.retention_ms,
+        settings.snapshot_retention_ms,
+        join=not settings.upsert,
     )
+    done = table_upkeep.keep_in_shape(context, table, upkeep)
     report.rows.append({"topic": name, **vars(done), "table": wish.table})
+    dead = table.dead_letters()
+    if dead.columns() is not None:
+        done = table_upkeep.keep_in_shape(context, dead, upkeep._replace(join=True))
+        report.rows.append({"topic": name, **vars(done), "table": wish.table + DEAD_LETTERS})
     return report

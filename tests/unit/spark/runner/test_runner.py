@@ -17,6 +17,8 @@ from kafscale.objects.files import FileObjectStore
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.job import Context
 from kafscale.spark.jobs.stopping import Stop
+from kafscale.spark.lake.table import BUCKET_CATALOG
+from kafscale.spark.lake.tables import open_table
 from kafscale.spark.run_records import KEPT, RunRecord, recorded_runs
 from kafscale.spark.runner import cuts, planner
 from kafscale.spark.runner.declared import Allowances
@@ -243,6 +245,24 @@ def test_maintenance_is_done_when_its_time_comes(place: Place) -> None:
     table = deltalake.DeltaTable(place.table("orders"))
     assert len(table.file_uris()) == 1
     assert sorted(row["_offset"] for row in place.delta("orders")) == list(range(6))
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg", "parquet"])
+def test_tables_of_dead_letters_are_kept_in_shape_too(place: Place, kind: str) -> None:
+    topic = place.topic("orders", table_format=kind, table_snapshot_retention_ms="60000", **JSON)
+    for number in range(6):
+        topic.flush(0, [b"bad %d" % number])
+        place.run_once()
+    table = open_table(
+        str(place.table("orders_dead_letters")), kind, BUCKET_CATALOG if kind == "iceberg" else ""
+    )
+    before = table.state(())
+    assert before is not None
+    assert len(before.files) == 6
+    assert place.run_once(rhythm=Rhythm({planner.TABLE_UPKEEP: 1}), parallel=1).failed == 0
+    after = table.state(())
+    assert after is not None
+    assert [file.rows for file in after.files] == [6]
 
 
 def test_a_new_runner_knows_from_the_records_when_maintenance_was_done(place: Place) -> None:
