@@ -6,12 +6,15 @@ missing, while exports commit underneath.
 Next door: reading the files (files.py, frames.py), tables (lake/).
 
 It is the log alone where the table cannot stand for it: no table, an upsert table, a topic whose
-name was used before, values that are asked for in another form than the table has, options that
-choose offsets or a snapshot.
+name was used before, values that are asked for in another form than the table has or that the
+topic's settings alone do not explain (Protobuf, registries), options that choose offsets or a
+snapshot.
 """
 
 from collections.abc import Mapping
 from typing import NamedTuple
+
+import msgspec
 
 from kafscale.model.errors import KafscaleError
 from kafscale.model.table_settings import TableSettings
@@ -67,8 +70,10 @@ def table_part(bucket: Bucket, topic: TopicDescriptor, options: Options) -> Tabl
 def as_declared(given: Mapping[str, str], settings: TableSettings) -> dict[str, str]:
     """Options with which the log's values are read as the table's were, unless they say how."""
     known = {name.lower(): value for name, value in given.items()}
-    is_known = settings.value_format not in ("avro", "protobuf")
-    if not is_known or known.get("valueformat", settings.value_format) != settings.value_format:
+    if (
+        not _is_readable(settings)
+        or known.get("valueformat", settings.value_format) != settings.value_format
+    ):
         return dict(given)
     declared = {"valueFormat": settings.value_format, "valueSchema": settings.value_schema}
     if "mode" not in known:
@@ -79,7 +84,7 @@ def as_declared(given: Mapping[str, str], settings: TableSettings) -> dict[str, 
 
 def _stands_for_log(topic: TopicDescriptor, settings: TableSettings, options: Options) -> bool:
     shape = options.shape
-    if settings.upsert or settings.registry or settings.value_format in ("avro", "protobuf"):
+    if settings.upsert or not _is_readable(settings):
         return False
     if topic.incarnation > 1 or settings.value_framing != "none" or shape.value_framing != "none":
         return False
@@ -91,6 +96,19 @@ def _stands_for_log(topic: TopicDescriptor, settings: TableSettings, options: Op
         return False
     asked = shape.value_format, shape.value_schema
     return asked == (settings.value_format, settings.value_schema)
+
+
+def _is_readable(settings: TableSettings) -> bool:
+    """Whether the topic's settings alone say how values of the log are read as the table's were."""
+    if settings.value_format == "avro" and not settings.registry:
+        return settings.value_framing == "none" and _has_required_field(settings.value_schema)
+    return settings.value_format not in ("avro", "protobuf")
+
+
+def _has_required_field(avro: str) -> bool:
+    """Whether a row of nulls can only be a record without a value."""
+    kinds = [field["type"] for field in msgspec.json.decode(avro)["fields"]]
+    return any("null" not in kind if isinstance(kind, list) else kind != "null" for kind in kinds)
 
 
 def _newest(bucket: Bucket, topic: TopicDescriptor, settings: TableSettings) -> TablePart | None:

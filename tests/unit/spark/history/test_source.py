@@ -11,6 +11,7 @@ from kafscale.spark.source.plan.filters import Bounds
 from tests.unit.spark.history.reading import Reading
 from tests.unit.spark.runner.test_runner import JSON, Place
 from tests.unit.spark.topics import T0_MS, Topic
+from tests.unit.spark.values.writers import avro_schema
 
 KINDS = ["delta", "iceberg", "parquet"]
 DAY_MS = 86_400_000
@@ -42,6 +43,38 @@ def test_table_and_log_give_what_the_log_gives(place: Place, kind: str) -> None:
     assert len(reading.files) == 2, "one of rows, one of dead letters"
     assert reading.rows() == by_the_log(orders)
     assert len(reading.rows()) == 28
+
+
+AVRO = {
+    "table.value.format": "avro",
+    "table.value.schema": avro_schema(id="long", name=["null", "string"]),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_values_of_avro_are_read_from_table_and_log_too(place: Place, kind: str) -> None:
+    def written(number: int, name: bytes = b"") -> bytes:
+        return bytes([2 * number, 2, 2 * len(name)]) + name if name else bytes([2 * number, 0])
+
+    orders = place.topic("orders", 1, table_format=kind, **AVRO)
+    orders.flush(0, [written(1, b"tea"), written(2), None, b"\x02\x02\x50bad"])
+    place.run_once()
+    orders.flush(0, [written(3, b"milk"), None])
+    reading = Reading(orders.url, "orders")
+    assert len(reading.files) == 2
+    assert reading.rows() == by_the_log(orders)
+    values = [row["value"] and tuple(row["value"].values()) for row in reading.rows()]
+    assert values == [(1, "tea"), (2, None), None, None, (3, "milk"), None]
+
+
+def test_values_of_avro_whose_fields_may_all_be_null_are_read_from_the_log(place: Place) -> None:
+    schema = avro_schema(id=["null", "long"], name=["null", "string"])
+    orders = place.topic("orders", 1, table_format="delta", **AVRO | {"table.value.schema": schema})
+    orders.flush(0, [b"\x00\x00"])
+    place.run_once()
+    reading = Reading(orders.url, "orders", valueFormat="avro", valueSchema=schema)
+    assert not reading.files
+    assert [row["value"] for row in reading.rows()] == [{"id": None, "name": None}]
 
 
 def test_rows_that_left_the_log_are_still_in_the_table(place: Place) -> None:
