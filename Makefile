@@ -119,7 +119,7 @@ faults-proxy: $(VENV)/.compiled  ## attack proxies and the Apache Kafka of three
 	@$(BIN)/python -m tests.faults.proxied $(ARGS)
 
 bench: $(VENV)/.compiled  ## compare with Apache Kafka; a slow store, take-overs, many partitions, scraping, idleness, attacks (QUICK=1: only whether it runs)
-	@for part in compare per_request slow_store takeover partitions lanes scrape idle innocent quotas encryption logins fluvio pulsar operator console proxy; do $(BIN)/python -m benchmarks.$$part $(if $(QUICK),--quick) || exit 1; done
+	@for part in compare per_request slow_store transactions one_put takeover partitions lanes scrape idle innocent quotas encryption logins fluvio pulsar operator console proxy; do $(BIN)/python -m benchmarks.$$part $(if $(QUICK),--quick) || exit 1; done
 
 bench-spark: $(VENV)/.dev  ## measure the pipeline: kernels, source, export, jobs, sink (an hour; QUICK=1: only whether it runs)
 	@$(BIN)/python -m benchmarks.spark_all $(if $(QUICK),--quick)

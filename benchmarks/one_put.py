@@ -1,11 +1,13 @@
 """From the first record of a transaction to its answered commit, when every PUT takes 100 ms.
 
-    python -m benchmarks.one_put [--transactions 30] [--strict]
+    python -m benchmarks.one_put [--transactions 30] [--quick] [--strict]
 
 In this room: one producer that commits transactions one after the other, with and without
 `transactions.buffered`, over partitions of one log and of several. Every transaction writes one
-record to each partition. Next door: the slow store (slow_store.py, slow_broker.py).
-The bar: with `transactions.buffered` and one log the median is at most 1.1 PUTs.
+record to each partition. Next door: the slow store (slow_store.py, slow_broker.py), a fast one
+beside Apache Kafka (transactions.py).
+The bars, for medians: with `transactions.buffered` 1.1 PUTs, without it two and a tenth of each.
+Records that wait in several logs take two PUTs (docs/decisions/0111): that bar is missed by design.
 """
 
 import argparse
@@ -20,13 +22,12 @@ from benchmarks.slow_store import PUT_MS, slow_files
 
 PARTITIONS = 3
 FLUSH_MS = 50
-BAR_MS = 1.1 * PUT_MS
 _WAIT_S = 30.0
-KINDS = {
-    "one log": {"physical.partitions": "1"},
-    "one log, buffered": {"physical.partitions": "1", "transactions.buffered": "true"},
-    f"{PARTITIONS} logs": {},
-    f"{PARTITIONS} logs, buffered": {"transactions.buffered": "true"},
+KINDS: dict[str, tuple[float, dict[str, str]]] = {  # the bar in PUTs, the topic's settings
+    "one log": (2.2, {"physical.partitions": "1"}),
+    "one log, buffered": (1.1, {"physical.partitions": "1", "transactions.buffered": "true"}),
+    f"{PARTITIONS} logs": (2.2, {}),
+    f"{PARTITIONS} logs, buffered": (1.1, {"transactions.buffered": "true"}),
 }
 
 
@@ -52,16 +53,19 @@ def commit_times_ms(bootstrap: str, topic: str, configs: dict[str, str], count: 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--transactions", type=int, default=30)
-    parser.add_argument("--strict", action="store_true", help="fail if the bar is missed")
+    parser.add_argument("--quick", action="store_true", help="five transactions")
+    parser.add_argument("--strict", action="store_true", help="fail if a bar is missed")
     args = parser.parse_args()
-    medians = {}
+    count = 5 if args.quick else args.transactions
+    is_missed = False
     with slow_files(FLUSH_MS) as bootstrap:
-        for number, (name, configs) in enumerate(KINDS.items()):
-            times = commit_times_ms(bootstrap, f"one-put-{number}", configs, args.transactions)
-            medians[name] = statistics.median(times)
-            print(f"{name:20} p50 {medians[name]:6.1f} ms  max {max(times):6.1f} ms", flush=True)
-    is_missed = medians["one log, buffered"] > BAR_MS
-    print(f"bar {BAR_MS:.0f} ms: {'missed' if is_missed else 'held'}")
+        for number, (name, (puts, configs)) in enumerate(KINDS.items()):
+            times = commit_times_ms(bootstrap, f"one-put-{number}", configs, count)
+            median_ms, bar_ms = statistics.median(times), puts * PUT_MS
+            verdict = "missed" if median_ms > bar_ms else "held"
+            is_missed |= median_ms > bar_ms
+            shown = f"{name:20} p50 {median_ms:6.1f} ms  max {max(times):6.1f} ms"
+            print(f"{shown}  bar {bar_ms:.0f} ms: {verdict}", flush=True)
     return 1 if is_missed and args.strict else 0
 
 
