@@ -15,6 +15,7 @@ import structlog
 
 from kafscale.engine.partitions.producer_ids import ProducerIds
 from kafscale.engine.transactions.endings import Endings
+from kafscale.engine.transactions.registered import Registered
 from kafscale.engine.transactions.rows import (
     LogSession,
     RegisteredPartition,
@@ -81,6 +82,7 @@ class Coordinator:
         self._tasks = tasks
         self._on_decided = on_decided
         self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._registered = Registered()
 
     # -- a new instance ----------------------------------------------------------------------
 
@@ -134,6 +136,8 @@ class Coordinator:
 
         `sessions` may hold its records in memory from then on (rule B2).
         """
+        if await self._has_all(transactional_id, asks, places, sessions):
+            return
         for _ in range(_ATTEMPTS):
             stored = await self._rows.load(transactional_id)
             row = machine.go_on(stored.row, asks, self._clock.now_ms())
@@ -147,6 +151,8 @@ class Coordinator:
                     await self._rows.write(stored, row, missing, sessions=held)
             except MetadataConflict:
                 continue
+            earlier = stored.sessions if row is stored.row else frozenset()
+            self._registered.learn(transactional_id, row, known.union(missing), earlier.union(held))
             self._watch(transactional_id, row)
             return
         raise TransactionPending("the transactional id changes all the time")
@@ -162,6 +168,8 @@ class Coordinator:
 
         `sessions` may hold its records in memory from then on (rule B2).
         """
+        if await self._has_all(transactional_id, asks, places, sessions):
+            return list(places)
         for _ in range(_ATTEMPTS):
             stored = await self._rows.load(transactional_id)
             row = machine.go_on(stored.row, asks, self._clock.now_ms())
@@ -172,8 +180,24 @@ class Coordinator:
                     await self._rows.write(stored, row, sessions=held)
             except MetadataConflict:
                 continue
+            kept = stored.sessions.union(held)
+            self._registered.learn(transactional_id, row, stored.places, kept)
             return [place for place in places if place in stored.places]
         raise TransactionPending("the transactional id changes all the time")
+
+    async def _has_all(
+        self,
+        transactional_id: str,
+        asks: Producer,
+        places: Collection[RegisteredPartition],
+        sessions: Collection[LogSession],
+    ) -> bool:
+        """Whether the ongoing transaction has all of this, by the row and what is known of it."""
+        known = self._registered.covering(transactional_id, places, sessions)
+        if known is None:
+            return False
+        row = machine.check_producer(await self._rows.row(transactional_id), asks)
+        return known.is_about(row)
 
     async def register_group(self, transactional_id: str, asks: Producer, group_id: str) -> None:
         """Note that a transaction commits offsets of a group."""
@@ -278,6 +302,7 @@ class Coordinator:
 
     async def _decide(self, stored: StoredTransaction, row: Transaction, why: str) -> None:
         version = await self._rows.decide(stored, row)
+        self._registered.forget(stored.transactional_id)
         timer = self._timers.pop(stored.transactional_id, None)
         if timer is not None:
             timer.cancel()

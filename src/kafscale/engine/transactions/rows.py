@@ -64,6 +64,11 @@ class TransactionRows:
         entries = await self._metadata.find(keys.transaction(transactional_id))
         return _parse(transactional_id, entries)
 
+    async def row(self, transactional_id: str) -> Transaction | None:
+        """Read the row of an id alone."""
+        entry = await self._metadata.get(keys.transaction_row(transactional_id))
+        return None if entry is None else keys.decode(Transaction, entry.value)
+
     async def write(
         self,
         stored: StoredTransaction,

@@ -1,5 +1,8 @@
 """Transactions over the logs of several brokers."""
 
+from typing import Any
+from unittest.mock import patch
+
 import pytest
 
 from kafscale.admin.bucket import recovery
@@ -7,7 +10,7 @@ from kafscale.engine.transactions.gate import TransactionalBatch
 from kafscale.engine.transactions.rows import RegisteredPartition
 from kafscale.log.catalog import bucket_scan
 from kafscale.log.writer import transaction_ends
-from kafscale.metadata.store import Remove
+from kafscale.metadata.store import Entry, Remove
 from kafscale.model.errors import TransactionPending
 from kafscale.model.topics import TopicDefaults
 from kafscale.records import batch
@@ -98,6 +101,39 @@ async def test_the_successor_of_a_dead_owner_writes_its_markers() -> None:
         await end(ID, producer, commits=True, raises_epoch=False)
         await fleet.agree()
         assert await ends(fleet) == [(2, 2)] * PARTITIONS
+
+
+async def test_registrations_are_read_once_for_all_requests_of_a_transaction() -> None:
+    async with FleetHarness() as fleet:
+        (member,) = await with_topic(fleet, 1, PARTITIONS)
+        honest, lists = member.wire.inner.find, []
+
+        async def find(prefix: str, **limits: Any) -> list[Entry]:
+            lists.extend([prefix] if ID in prefix else [])
+            return await honest(prefix, **limits)
+
+        with patch.object(member.wire.inner, "find", find):
+            for turn in range(2):
+                producer = await begin(member)
+                lists.clear()
+                for number in range(PARTITIONS):
+                    await send(member, number, producer, b"%d" % turn)
+                assert len(lists) <= 1
+                await member.engine.transactions.end(ID, producer, commits=True, raises_epoch=False)
+
+
+async def test_a_registration_of_an_earlier_transaction_does_not_count() -> None:
+    async with FleetHarness() as fleet:
+        (member,) = await with_topic(fleet, 1, PARTITIONS)
+        transactions, topic = member.engine.transactions, member.engine.topics.get("t")
+        producer = await begin(member)
+        await send(member, 1, producer, b"first")
+        await transactions.end(ID, producer, commits=True, raises_epoch=False)
+        place = RegisteredPartition(topic.descriptor.topic_id, "t", 0)
+        await transactions.register(ID, producer, [place])  # the next one, of the same epoch
+        wanted = [TransactionalBatch(topic, number, producer) for number in (0, 1)]
+        refused = await transactions.admit(ID, wanted, registers=False, is_abortable=False)
+        assert list(refused) == [1]
 
 
 async def test_what_no_row_claims_is_aborted() -> None:
