@@ -18,7 +18,10 @@ from kafscale.engine.moves.moves import Moves
 from kafscale.engine.topics import changes
 from kafscale.engine.topics.registry import TopicRegistry
 from kafscale.engine.topics.topic import Resident, Topic
+from kafscale.engine.transactions import coordinator
+from kafscale.engine.transactions.coordinator import Coordinator
 from kafscale.engine.transactions.endings import Endings
+from kafscale.engine.transactions.unclaimed import Unclaimed
 from kafscale.engine.upkeep.removals import Removals
 from kafscale.groups.classic.machine import ClassicGroup
 from kafscale.groups.events import Accepted
@@ -259,6 +262,33 @@ def transaction_that_is_done_too_early() -> AbstractContextManager[Any]:
         return set(missing)
 
     return patch.object(Endings, "_mark", mark)
+
+
+def gate_that_asks_no_row() -> AbstractContextManager[Any]:
+    """Rule T2: a batch is stored whether its partition is registered or not."""
+
+    async def verified(_: Any, __: str, ___: Any, places: Any, *____: Any) -> Any:
+        return list(places)
+
+    stack = ExitStack()
+    stack.enter_context(patch.object(Coordinator, "register", verified))
+    stack.enter_context(patch.object(Coordinator, "verify", verified))
+    return stack
+
+
+def owner_that_aborts_what_a_row_claims() -> AbstractContextManager[Any]:
+    """Rule T7: an owner ends open transactions without a look at their row."""
+    honest = Unclaimed._judge
+
+    async def judge(self: Unclaimed, _: Any, *args: Any) -> None:
+        await honest(self, None, *args)
+
+    return patch.object(Unclaimed, "_judge", judge)
+
+
+def broker_that_does_not_say_what_it_holds() -> AbstractContextManager[Any]:
+    """Rules B1 and B2: records wait in the memory of a broker, and the row names no session."""
+    return patch.object(coordinator, "_new_sessions", lambda *_: [])
 
 
 def offsets_that_are_forgotten() -> AbstractContextManager[Any]:
