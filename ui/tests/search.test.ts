@@ -49,6 +49,14 @@ test("a tail has the newest on top, a bound, and counts what was left out", () =
   expect(state.skipped).toBe(200);
 });
 
+test("a tail follows once the server has begun, not when it was asked for", () => {
+  let state = reduce(IDLE, { do: "follow" });
+  expect(state.isOpen).toBe(false);
+  state = reduce(state, { do: "event", event: { event: "open", data: null } });
+  expect(state.isOpen).toBe(true);
+  expect(reduce(state, { do: "follow" }).isOpen).toBe(false);
+});
+
 test("an error of the stream ends it and is kept", () => {
   const state = reduce(reduce(IDLE, { do: "search" }), {
     do: "event",

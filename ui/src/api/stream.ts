@@ -32,7 +32,8 @@ export class EventFrames {
   }
 }
 
-/** Asks, and hands each event to `take`, until the stream ends or the signal says stop. */
+/** Asks, and hands each event to `take`, until the stream ends or the signal says stop.
+ * The first is `open`: the server has understood the question and has begun. */
 export async function stream(
   path: string,
   body: unknown,
@@ -40,6 +41,7 @@ export async function stream(
   signal: AbortSignal,
 ): Promise<void> {
   const answer = await send("POST", path, body, signal);
+  take({ event: "open", data: null });
   if (answer.body === null) return;
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   const frames = new EventFrames();

@@ -1,5 +1,5 @@
 // Keys: going places, moving in tables, help. Single letters can be turned off (WCAG 2.1.4).
-import { useEffect, useRef } from "react";
+import { useLayoutEffect, useRef } from "react";
 import { useLocation } from "wouter";
 import type { Place } from "../shell";
 import { Dialog } from "./dialog";
@@ -17,7 +17,8 @@ function isTyping(target: EventTarget | null): boolean {
 export function useKeys(places: Place[], actions: Actions): void {
   const [, go] = useLocation();
   const went = useRef(0);
-  useEffect(() => {
+  // Before the page is painted: who sees it may press a key.
+  useLayoutEffect(() => {
     function pressed(event: KeyboardEvent) {
       if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
         event.preventDefault();

@@ -46,6 +46,8 @@ from kafscale.log.protocol.survey import LogSnapshot
 from kafscale.model.errors import KafscaleError
 
 _SEARCHES_OF_ONE: Final = 2
+_WAIT_S: Final = 3.0  # for a search that its reader has left and that has not noticed yet
+_LOOK_S: Final = 0.1
 _MOST_RECORDS: Final = 1000
 _EVENT_NAMES: Final[dict[type, str]] = {
     RecordsEvent: "records",
@@ -141,6 +143,10 @@ async def _events(call: ApiCall, work: Any) -> EventStream:
     """The events of a thread, by name; a session has two such threads at most."""
     searches = call.services.searches
     key = call.session.key if call.session is not None else b""
+    until_s = call.services.clock.elapsed_s() + _WAIT_S
+    while searches.get(key, 0) >= _SEARCHES_OF_ONE and call.services.clock.elapsed_s() < until_s:
+        await asyncio.sleep(_LOOK_S)
+        yield None
     if searches.get(key, 0) >= _SEARCHES_OF_ONE:
         raise ApiRefusal("slow_down", "two searches of yours run already", retry_after_s=5)
     searches[key] = searches.get(key, 0) + 1

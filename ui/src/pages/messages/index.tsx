@@ -11,7 +11,7 @@ import { RecordList } from "./list";
 import Produce from "./produce";
 import { fromAddress, type Question, requestOf, tailOf } from "./question";
 import { QuestionForm } from "./question-form";
-import { useSearch } from "./search";
+import { type SearchState, useSearch } from "./search";
 import { ExportMenu, Progress } from "./status";
 
 export default function Messages({ topic }: { topic: TopicSummary }) {
@@ -66,7 +66,7 @@ export default function Messages({ topic }: { topic: TopicSummary }) {
         />
         <div className={open === null ? "messages" : "messages with-detail"}>
           {found === 0 ? (
-            <Nothing phase={state.phase} topic={topic} isAsked={isNarrow(question)} />
+            <Nothing state={state} topic={topic} isAsked={isNarrow(question)} />
           ) : (
             <RecordList
               records={state.records}
@@ -99,11 +99,11 @@ function isNarrow(question: Question): boolean {
 }
 
 function Nothing({
-  phase,
+  state: { phase, isOpen },
   topic,
   isAsked,
 }: {
-  phase: string;
+  state: SearchState;
   topic: TopicSummary;
   isAsked: boolean;
 }) {
@@ -116,7 +116,7 @@ function Nothing({
   if (phase === "following")
     return (
       <p className="loading" role="status">
-        Waiting for the next record…
+        {isOpen ? "Waiting for the next record…" : "Starting to follow…"}
       </p>
     );
   if (isAsked)

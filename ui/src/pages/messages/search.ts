@@ -8,6 +8,7 @@ export const TAIL_KEEPS = 2000;
 
 export type SearchState = {
   phase: "idle" | "searching" | "following" | "ended";
+  isOpen: boolean; // the server has begun: a tail then misses nothing any more
   records: RecordRow[];
   progress: ProgressEvent | null;
   end: EndEvent | null;
@@ -18,6 +19,7 @@ export type SearchState = {
 
 export const IDLE: SearchState = {
   phase: "idle",
+  isOpen: false,
   records: [],
   progress: null,
   end: null,
@@ -49,6 +51,7 @@ export function reduce(state: SearchState, action: SearchAction): SearchState {
 }
 
 function take(state: SearchState, { event, data }: StreamEvent): SearchState {
+  if (event === "open") return { ...state, isOpen: true };
   if (event === "records") {
     const got = data as RecordsEvent;
     if (state.phase !== "following")

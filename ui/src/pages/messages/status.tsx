@@ -46,6 +46,7 @@ export function Progress({
 }
 
 function Following({ state }: { state: SearchState }) {
+  if (!state.isOpen) return <span className="faint">Asking where the topic ends…</span>;
   return (
     <>
       <span className="live">Following</span>, {count(state.records.length)} shown
