@@ -1,9 +1,12 @@
 """What was done in this console and what was refused: the newest in memory, all as log lines.
 
+Next door: a copy in a topic (audit_topic.py).
+
 Never here: keys, values or passwords.
 """
 
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 import structlog
@@ -19,8 +22,10 @@ _LONGEST: Final = 300
 class ActivityLog:
     """The newest thousand events."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, copy: Callable[[ActivityRow], None] | None = None) -> None:
+        """`copy`: takes every row, too."""
         self._clock = clock
+        self._copy = copy
         self._rows: deque[ActivityRow] = deque(maxlen=_KEPT)
 
     def note(
@@ -37,6 +42,8 @@ class ActivityLog:
             request_id=request_id,
         )
         self._rows.append(row)
+        if self._copy is not None:
+            self._copy(row)
         logger.info(
             "console_action",
             user=row.user,

@@ -13,6 +13,7 @@ from msgspec import Struct
 from kafscale.console.activity import ActivityLog
 from kafscale.console.answers.refusals import ApiRefusal
 from kafscale.console.answers.store_shapes import NewSnapshot, SnapshotRow
+from kafscale.console.audit_topic import AuditTopic
 from kafscale.console.bucket import ConsoleBucket, Remembered
 from kafscale.console.cluster import Cluster
 from kafscale.console.entry.gate import LoggedIn
@@ -64,6 +65,7 @@ class Services:
     watcher: ClusterWatcher
     activity: ActivityLog
     prices: PricesSection
+    audit: AuditTopic | None = None  # where a copy of the activity goes
     bucket: ConsoleBucket | None = None
     no_bucket: str = ""  # why there is none
     snapshots: SnapshotPort | None = None

@@ -1,16 +1,18 @@
 """The console's process: its services, its watcher, its socket.
 
-Next door: the routes (app.py), what settings mean (cli/serving/console.py).
+Next door: the routes (app.py), what settings mean (cli/brokers/console.py).
 """
 
 import contextlib
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from aiohttp import web
 
+from kafscale.admin.records.sending import PlacedRecord, SentRecord, send_records
 from kafscale.console.activity import ActivityLog
 from kafscale.console.app import ConsoleApp
+from kafscale.console.audit_topic import AuditTopic
 from kafscale.console.bucket import ConsoleBucket
 from kafscale.console.call import Services
 from kafscale.console.cluster import Cluster
@@ -41,12 +43,14 @@ def open_services(
 ) -> Services:
     """Make what pages use; brokers are asked later."""
     cluster = Cluster(bootstrap, properties)
+    audit = _audit_topic(cluster, config.console.audit_topic)
     return Services(
         clock=clock,
         version=version,
         cluster=cluster,
         watcher=ClusterWatcher(cluster, clock, config.console.metrics),
-        activity=ActivityLog(clock),
+        activity=ActivityLog(clock, audit.put if audit is not None else None),
+        audit=audit,
         prices=config.prices,
         bucket=bucket,
         no_bucket=no_bucket,
@@ -57,6 +61,16 @@ def open_services(
         started_s=clock.elapsed_s(),
         own_key=dice.token(32),
     )
+
+
+def _audit_topic(cluster: Cluster, topic: str | None) -> AuditTopic | None:
+    if topic is None:
+        return None
+
+    async def send(records: Sequence[PlacedRecord]) -> list[SentRecord]:
+        return await cluster.run(lambda: send_records(cluster.settings, topic, records))
+
+    return AuditTopic(send)
 
 
 class ConsoleServer:
@@ -87,6 +101,8 @@ class ConsoleServer:
             await self._runner.cleanup()
             raise PortTaken(f"console: port {port} at {host}: {problem.strerror}") from problem
         self._tasks.spawn(self._services.watcher.run(), "watcher")
+        if self._services.audit is not None:
+            self._tasks.spawn(self._services.audit.run(), "audit topic")
         return int(self._runner.addresses[0][1])
 
     async def stop(self) -> None:

@@ -345,6 +345,7 @@ class ConsoleSection(Section, frozen=True):
     sql: bool = False  # whether people may query topics by SQL; Spark runs beside it
     schema_registry: str | None = None  # where the schemas of framed records are
     prometheus: str | None = None  # a server that keeps the brokers' metrics for weeks
+    audit_topic: str | None = None  # where a copy of what was done in the console goes
 
 
 class PricesSection(Section, frozen=True):

@@ -116,6 +116,7 @@ VARIABLES: Final[dict[str, str]] = {
     "KAFSCALE_CONSOLE_SQL": "console.sql",
     "KAFSCALE_CONSOLE_SCHEMA_REGISTRY": "console.schemaRegistry",
     "KAFSCALE_CONSOLE_PROMETHEUS": "console.prometheus",
+    "KAFSCALE_CONSOLE_AUDIT_TOPIC": "console.auditTopic",
 }
 
 # Keys of a file that have Kafka's own name beside ours.
