@@ -28,6 +28,7 @@ from kafscale.model.clock import Clock
 
 SearchEvent = RecordsEvent | ProgressEvent | EndEvent
 _FIRST_WINDOW: Final = 128  # offsets of each partition
+_SMALL_WINDOW: Final = 8  # is read whatever the budget says
 _LARGEST_WINDOW: Final = 1 << 20
 _WINDOW_BYTES: Final = 8 << 20
 _TELL_EVERY_S: Final = 0.5
@@ -144,15 +145,14 @@ class Search:
     # -- backwards -------------------------------------------------------------------------------
 
     def _backwards(self, reader: RecordReader) -> Iterator[SearchEvent]:
-        size = _FIRST_WINDOW
+        size, is_first = _FIRST_WINDOW, True
         while any(first < end for first, end in self._left.values()) and not self._must_stop():
-            windows = {
-                at: (max(first, end - size), end)
-                for at, (first, end) in self._left.items()
-                if first < end
-            }
-            before = self._bytes
-            found, is_whole = self._read_windows(reader, windows)
+            windows, before = self._windows(size), self._bytes
+            found, is_whole = self._read_windows(reader, windows, self._must_stop)
+            if is_first and not is_whole:  # else going on would begin here again and again
+                windows = self._windows(_SMALL_WINDOW)
+                found, is_whole = self._read_windows(reader, windows, self._is_stopped)
+            is_first = False
             if not is_whole:  # stopped on the way: this window is read again later
                 return
             rows = self._emit(windows, found)
@@ -162,20 +162,30 @@ class Search:
             if self._bytes - before < _WINDOW_BYTES:
                 size = min(size * 2, _LARGEST_WINDOW)
 
+    def _windows(self, size: int) -> dict[int, OffsetRange]:
+        return {
+            at: (max(first, end - size), end)
+            for at, (first, end) in self._left.items()
+            if first < end
+        }
+
     def _read_windows(
-        self, reader: RecordReader, windows: dict[int, OffsetRange]
+        self,
+        reader: RecordReader,
+        windows: dict[int, OffsetRange],
+        must_stop: Callable[[], bool],
     ) -> tuple[dict[int, deque[ScannedRecord]], bool]:
         """The records of each window that fit; of many the newest, as many as may be asked for."""
         most = self._request.limit
         found: dict[int, deque[ScannedRecord]] = {at: deque(maxlen=most) for at in windows}
-        for batch in reader.read(windows, self._must_stop):
+        for batch in reader.read(windows, must_stop):
             for record in batch:
                 self._look(record)
                 if self._test.fits(record):
                     found[record.partition].append(record)
-            if self._must_stop():
+            if must_stop():
                 return found, False
-        return found, not self._must_stop()
+        return found, not must_stop()
 
     def _emit(
         self, windows: dict[int, OffsetRange], found: dict[int, deque[ScannedRecord]]

@@ -115,6 +115,25 @@ def test_a_budget_ends_a_search_and_says_where_to_go_on() -> None:
     assert left == {0: (end.progress.looked_at, 5000)}
 
 
+@pytest.mark.parametrize("budget", [Budget(records=1), Budget(bytes=1), Budget(records=200)])
+def test_a_small_budget_ends_a_search_backwards_but_going_on_comes_to_the_end(
+    budget: Budget,
+) -> None:
+    records = [record(at, offset) for at in (0, 1) for offset in range(300)]
+    bounds = {0: (0, 300), 1: (0, 300)}
+    seen: list[tuple[int, int]] = []
+    after: str | None = None
+    for _ in range(len(records)):
+        request = SearchRequest(limit=500, budget=budget, after=after)
+        found, end = search(records, bounds, request)
+        seen += found
+        if end.after is None:
+            break
+        assert (end.reason, end.after != after) == ("budget", True)
+        after = end.after
+    assert sorted(seen) == [(at, offset) for at in (0, 1) for offset in range(300)]
+
+
 def test_find_looks_at_bytes_and_filters_count_what_they_cannot_answer() -> None:
     records = [record(0, 0, b'{"a":1}'), record(0, 1, b"text"), record(0, 2, b'{"a":2}')]
     found, end = search(records, {0: (0, 3)}, SearchRequest(filter="value.a > 1"))
