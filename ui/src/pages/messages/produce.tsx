@@ -60,6 +60,7 @@ export default function Produce({
 }) {
   const [draft, setDraft] = useState<Draft>(EMPTY);
   const [went, setWent] = useState("");
+  const [isRead, setIsRead] = useState(again === undefined); // else an empty record could be sent
   const client = useQueryClient();
   const set = (next: Partial<Draft>) => setDraft((before) => ({ ...before, ...next }));
 
@@ -79,6 +80,7 @@ export default function Produce({
       valueEncoding: value.encoding,
       headers: again.headers,
     });
+    setIsRead(true);
   });
   // biome-ignore lint/correctness/useExhaustiveDependencies: once, for the record it was opened with
   useEffect(() => void load.run(), []);
@@ -153,7 +155,7 @@ export default function Produce({
           </p>
         )}
         <div className="row">
-          <button type="submit" className="button primary push" disabled={produce.busy}>
+          <button type="submit" className="button primary push" disabled={!isRead || produce.busy}>
             {again === undefined ? "Produce" : "Send again"}
           </button>
           <button type="button" className="button" onClick={onClose}>
