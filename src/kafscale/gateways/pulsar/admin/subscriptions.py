@@ -19,6 +19,8 @@ from kafscale.subscriptions.events import Mode
 
 _NO_CONTENT: Final = HttpAnswer(HTTPStatus.NO_CONTENT)
 _LONGEST_NUMBER: Final = 18
+_LAST: Final = (1 << 63) - 1  # ledger and entry of "latest"
+_NAMED_STARTS: Final = {"earliest": EARLIEST, "latest": LATEST}
 _TYPES: Final = {
     Mode.EXCLUSIVE: "Exclusive",
     Mode.FAILOVER: "Failover",
@@ -45,7 +47,7 @@ async def answer(
         case ("GET", "partitioned-stats"):
             return as_json(await _partitioned_stats(engine, topic))
         case ("PUT", "subscription", name):
-            start = _start(request.body)
+            start = _start(topic, request.body) if request.body else LATEST
             for number in partitions:
                 await engine.subscriptions.create(_named(name, topic, number), start, {})
         case ("DELETE", "subscription", name):
@@ -61,6 +63,9 @@ async def answer(
             for number in partitions:
                 named = _named(name, topic, number)
                 await engine.subscriptions.reset(named, LATEST, at_ms=_number(at_ms))
+        case ("POST", "subscription", name, "resetcursor") if part is not None:
+            start = _start(topic, request.body)
+            await engine.subscriptions.reset(_named(name, topic, part), start)
         case _:
             return None
     return _NO_CONTENT
@@ -137,22 +142,26 @@ async def _partitioned_stats(engine: Engine, topic: Topic) -> dict[str, Any]:
     return total | {"metadata": {"partitions": topic.partitions}}
 
 
-def _start(body: bytes) -> int:
-    """Where a new subscription begins: "earliest", "latest", or a message id."""
-    if not body:
-        return LATEST
+def _start(topic: Topic, body: bytes) -> int:
+    """Where a subscription goes on: "earliest", "latest", or at a message id, or behind it."""
     try:
         value = orjson.loads(body)
-    except orjson.JSONDecodeError as bad:
-        raise InvalidRequest(f"the body is no message id: {bad}") from None
-    entry = value.get("entryId") if isinstance(value, dict) else value
-    if entry in ("earliest", -1):
-        return EARLIEST
-    if entry in ("latest", 2**63 - 1):
+    except orjson.JSONDecodeError:
+        value = None
+    if isinstance(value, str) and value in _NAMED_STARTS:
+        return _NAMED_STARTS[value]
+    if not isinstance(value, dict):
+        raise InvalidRequest("the body is no message id")
+    ledger, entry = value.get("ledgerId"), value.get("entryId")
+    index = value.get("batchIndex", -1)
+    if not all(type(one) is int and one <= _LAST for one in (ledger, entry, index)):
+        raise InvalidRequest("the body is no message id")
+    incarnation = topic.descriptor.incarnation
+    if ledger > incarnation or entry == _LAST:
         return LATEST
-    if isinstance(entry, int) and 0 <= entry < 2**63:
-        return entry
-    raise InvalidRequest("the body is no message id")
+    if ledger < incarnation or entry < 0:
+        return EARLIEST
+    return int(entry) + max(index, 0) + (value.get("isExcluded") is True)
 
 
 def _number(text: str) -> int:

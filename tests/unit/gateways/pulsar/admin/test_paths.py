@@ -150,6 +150,54 @@ async def test_subscriptions_are_created_read_skipped_reset_and_deleted(admin: A
     assert (await admin.ask("DELETE", sub))[0] == 404
 
 
+def message_id(entry: int, ledger: int = 1, **more: object) -> dict[str, object]:
+    """An id as the official client writes it."""
+    return {"ledgerId": ledger, "entryId": entry, "partitionIndex": -1, "batchIndex": -1, **more}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "backlog"),
+    [
+        (message_id(2), 3),
+        (message_id(2, isExcluded=True), 2),
+        (message_id(1, batchIndex=2), 2),
+        (message_id(1, batchIndex=2, isExcluded=True), 1),
+        (message_id(-1, -1), 5),
+        (message_id(2**63 - 1, 2**63 - 1), 0),
+        (message_id(3, 0), 5),  # of a topic of this name that was deleted
+        (message_id(3, 2), 0),
+        ("earliest", 5),
+    ],
+    ids=str,
+)
+async def test_a_subscription_is_reset_to_a_message(
+    admin: Admin, wanted: object, backlog: int
+) -> None:
+    await admin.ask("PUT", TOPIC)
+    await admin.append(5)
+    sub = f"{TOPIC}/subscription/s"
+    assert (await admin.ask("PUT", sub, message_id(4)))[0] == 204
+    assert await admin.backlog() == 1
+    assert (await admin.ask("POST", f"{sub}/resetcursor", wanted))[0] == 204
+    assert await admin.backlog() == backlog
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        *(None, "3", 3, [], {}),
+        *({"entryId": 3}, message_id(1.5), message_id(1, batchIndex=True), message_id(2**63)),
+    ],
+    ids=str,
+)
+async def test_a_reset_to_no_message_is_refused(admin: Admin, wanted: object) -> None:
+    await admin.ask("PUT", TOPIC)
+    sub = f"{TOPIC}/subscription/s"
+    assert (await admin.ask("PUT", sub, "earliest"))[0] == 204
+    status, answer = await admin.ask("POST", f"{sub}/resetcursor", wanted)
+    assert (status, answer) == (412, {"reason": "the body is no message id"})
+
+
 async def test_a_partitioned_topic_has_subscriptions_on_every_partition(admin: Admin) -> None:
     await admin.ask("PUT", f"{TOPIC}/partitions", 2)
     await admin.append(3, partition=1)
