@@ -21,7 +21,7 @@ from tests.support.apache_kafka import ApacheKafka
 from tests.support.broker import KafscaleProcess, SharedKafscaleProcess, VirtualKafscaleProcess
 from tests.support.maven import Unavailable
 from tests.support.process import BrokerProcess
-from tests.support.pulsar_client import connect
+from tests.support.pulsar_client import connect, place
 
 TOPIC = "changelog"
 SEGMENT_MS = 1000
@@ -250,18 +250,21 @@ def test_pulsar_clients_read_what_compaction_has_left() -> None:
         client = connect(broker)
         producer = client.create_producer(TOPIC)
         sent, found, newest = 0, [("", b"")], {}
+        ids = {}
         deadline = time.monotonic() + WITHIN_S
         while len(found) >= sent:  # the broker compacts in the background
             assert time.monotonic() < deadline, "nothing was compacted"
             for _ in range(20):
                 newest[f"k{sent % 4}"] = b"%d" % sent
-                producer.send(b"%d" % sent, partition_key=f"k{sent % 4}")
+                sent_id = producer.send(b"%d" % sent, partition_key=f"k{sent % 4}")
+                ids[b"%d" % sent] = place(sent_id)
                 sent += 1
             found = []
             reader = client.create_reader(TOPIC, pulsar.MessageId.earliest, is_read_compacted=True)
             while reader.has_message_available():
                 message = reader.read_next(int(WITHIN_S * 1000))
                 found.append((message.partition_key(), message.data()))
+                assert place(message.message_id()) == ids[message.data()]
             reader.close()
         assert dict(found) == newest
         table = client.create_table_view(TOPIC)

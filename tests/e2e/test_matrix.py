@@ -6,7 +6,7 @@ KAFSCALE_TEST_WRITE_CLIENTS=1 (`make clients`) writes what is seen into the page
 import os
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 
 import pytest
 
@@ -15,11 +15,12 @@ from tests.support.broker import KafscaleProcess
 from tests.support.clients import EVERYONE
 from tests.support.clients.base import Client
 from tests.support.clients.confluent import Confluent
-from tests.support.matrix import crosswise
+from tests.support.matrix import crosswise, pulsar_crosswise
 from tests.support.matrix.cells import COLUMNS, Bench
 from tests.support.matrix.page import ABSENT, PATH, UNKNOWN, Page
 from tests.support.maven import Unavailable
 from tests.support.process import BrokerProcess
+from tests.support.pulsar_client import connect
 
 # The first run fetches and builds the clients.
 
@@ -95,6 +96,7 @@ def test_everyone_reads_what_everyone_wrote(matrix_broker: BrokerProcess, judge:
             crosswise.write(client, places[name], len(places))
         for name, client in present.items():
             seen[name] = crosswise.read(client, present, places)
+        broken = beside_pulsar(matrix_broker, present, places)
     page = Page.load()
     if WRITING:
         for name, row in seen.items():
@@ -102,8 +104,27 @@ def test_everyone_reads_what_everyone_wrote(matrix_broker: BrokerProcess, judge:
         page.save()
     said = {name: {who: page.crosswise[name][who] for who in present} for name in present}
     assert seen == said
+    assert not broken
     if missing:
         pytest.skip("without " + "; ".join(missing))
+
+
+def beside_pulsar(
+    broker: BrokerProcess, present: dict[str, Client], places: dict[str, int]
+) -> dict[str, list[str]]:
+    """What Kafka's and Pulsar's clients do not read of each other, by Kafka client."""
+    if not isinstance(broker, KafscaleProcess):
+        return {}
+    with closing(connect(broker)) as client:
+        pulsar_crosswise.write(client)
+        seen = {
+            name: [
+                *pulsar_crosswise.read_by(one),
+                *pulsar_crosswise.read(client, one, places[name], len(places)),
+            ]
+            for name, one in present.items()
+        }
+    return {name: rows for name, rows in seen.items() if rows}
 
 
 def test_the_page_is_whole() -> None:

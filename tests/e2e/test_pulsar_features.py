@@ -5,8 +5,10 @@ do in them: what fails there is a wrong expectation.
 """
 
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pulsar
 import pytest
@@ -14,6 +16,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
+from pulsar.schema import AvroSchema, Integer, JsonSchema, Record, String, StringSchema
 
 from tests.e2e.conftest import AGAINST, watched
 from tests.support.apache_pulsar import ApachePulsar
@@ -33,6 +36,7 @@ pytestmark = pytest.mark.slow
 SHARED = pulsar.ConsumerType.Shared
 EARLIEST = pulsar.InitialPosition.Earliest
 MODES = pulsar.ProducerAccessMode
+LOW_KEYS = 15
 
 
 IS_OURS = AGAINST != "pulsar"
@@ -64,6 +68,84 @@ def test_a_table_view_has_the_newest_value_of_each_key(client: pulsar.Client) ->
     producer.send(b"new", partition_key="k0")
     assert came.wait(PATIENCE_MS / 1000)
     table.close()
+
+
+class Order(Record):  # type: ignore[misc]
+    """What is sent with a schema."""
+
+    name = String(required=True)
+
+
+class LargerOrder(Record):  # type: ignore[misc]
+    """A later version of it."""
+
+    name = String(required=True)
+    count = Integer(default=0, required_default=True)
+
+
+@pytest.mark.parametrize("schema", [JsonSchema, AvroSchema], ids=lambda kind: str(kind.__name__))
+def test_a_schema_has_versions(client: pulsar.Client, schema: Any) -> None:
+    topic = unique("pulsar-schema")
+    first = client.create_producer(topic, schema=schema(Order))
+    first.send(Order(name="old"))
+    second = client.create_producer(topic, schema=schema(LargerOrder))
+    second.send(LargerOrder(name="new", count=7))
+    first.send(Order(name="old again"))
+    consumer = client.subscribe(topic, "s", schema=schema(LargerOrder), initial_position=EARLIEST)
+    found = receive_all(consumer, 3)
+    values = [one.value() for one in found]
+    assert [(one.name, one.count) for one in values] == [("old", 0), ("new", 7), ("old again", 0)]
+    versions = [one.schema_version() for one in found]
+    assert versions[0] == versions[2] != versions[1]
+    consumer.close()
+
+
+def test_text_is_a_schema(client: pulsar.Client) -> None:
+    topic = unique("pulsar-text")
+    client.create_producer(topic, schema=StringSchema()).send("grüße")
+    consumer = client.subscribe(topic, "s", schema=StringSchema(), initial_position=EARLIEST)
+    assert receive_all(consumer, 1)[0].value() == "grüße"
+    consumer.close()
+
+
+def test_consumers_name_the_hashes_that_they_want(door: KafscaleProcess) -> None:
+    topic, kind = unique("pulsar-sticky"), pulsar.ConsumerType.KeyShared
+    clients = [connect(door) for _ in range(3)]
+
+    def subscribe(number: int, first: int, last: int) -> pulsar.Consumer:
+        policy = pulsar.ConsumerKeySharedPolicy(
+            pulsar.KeySharedMode.Sticky, sticky_ranges=[(first, last)]
+        )
+        return clients[number].subscribe(topic, "s", kind, key_shared_policy=policy)
+
+    consumers = [subscribe(0, 0, 32_767), subscribe(1, 32_768, 65_535)]
+    with pytest.raises(pulsar.ConsumerAssignError):
+        subscribe(2, 5, 6)
+    producer = clients[2].create_producer(topic)
+    for number in range(20):
+        producer.send(b"v", partition_key=f"k{number}")
+    # How many keys have a hash in the lower half: as Pulsar hashes them.
+    for consumer, count in zip(consumers, (LOW_KEYS, 20 - LOW_KEYS), strict=True):
+        receive_all(consumer, count)
+        with pytest.raises(pulsar.Timeout):
+            consumer.receive(100)
+    for one in clients:
+        one.close()
+
+
+def test_a_subscription_goes_on_from_a_time(client: pulsar.Client) -> None:
+    topic = unique("pulsar-time")
+    consumer = client.subscribe(topic, "s")
+    producer = client.create_producer(topic)
+    producer.send(b"before")
+    time.sleep(0.02)
+    middle_ms = int(time.time() * 1000)
+    time.sleep(0.02)
+    producer.send(b"after")
+    assert [one.data() for one in receive_all(consumer, 2)] == [b"before", b"after"]
+    consumer.seek(middle_ms)
+    assert consumer.receive(PATIENCE_MS).data() == b"after"
+    consumer.close()
 
 
 def test_compacted_reading_ends_with_the_newest_values(client: pulsar.Client) -> None:

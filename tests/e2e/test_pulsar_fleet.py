@@ -1,9 +1,10 @@
-"""Pulsar's own client on a fleet: brokers leave and die, and no acknowledgement is forgotten."""
+"""Pulsar's own clients on a fleet: brokers leave and die, and no acknowledgement is forgotten."""
 
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from typing import Protocol
 
 import pulsar
 import pytest
@@ -11,6 +12,8 @@ import pytest
 from tests.e2e.conftest import AGAINST
 from tests.e2e.test_fleet import FleetOfProcesses, fleet
 from tests.support.clients.confluent import Confluent
+from tests.support.maven import Unavailable
+from tests.support.pulsar_drivers import JAVA_VERSIONS, ProgramDriver, go_driver, java_driver
 
 pytestmark = [
     pytest.mark.slow,
@@ -91,6 +94,80 @@ class Reader(threading.Thread):
         assert not self.is_alive()
 
 
+class Streams(Protocol):
+    """A producer and a consumer of one client, on a topic of their own."""
+
+    def seen(self) -> tuple[int, int]:
+        """How many messages have a receipt, and how many have come."""
+        ...
+
+    def mark(self) -> int:
+        """Note what must never come again; gives how much it is."""
+        ...
+
+    def end(self) -> list[str]:
+        """Stop; gives what was promised and did not happen."""
+        ...
+
+
+class PythonStreams:
+    """Implements Streams by the Python client."""
+
+    def __init__(self, url: str, topic: str) -> None:
+        logger = pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
+        self._client = pulsar.Client(url, logger=logger)
+        self._writer, self._reader = Writer(self._client, topic), Reader(self._client, topic)
+        self._writer.start()
+        self._reader.start()
+        self._kept: dict[Place, int] = {}
+
+    def seen(self) -> tuple[int, int]:
+        return len(self._writer.receipted), len(self._reader.values)
+
+    def mark(self) -> int:
+        before_s = time.monotonic() - KEPT_WITHIN_S
+        self._kept = {
+            place: self._reader.deliveries[place]
+            for place, at_s in list(self._reader.acknowledged_s.items())
+            if at_s < before_s
+        }
+        return len(self._kept)
+
+    def end(self) -> list[str]:
+        writer, reader = self._writer, self._reader
+        writer.end()
+        wait_until(lambda: writer.receipted <= reader.values, "receipted messages did not come")
+        reader.end()
+        self._client.close()
+        return [
+            f"came again {place}"
+            for place, count in self._kept.items()
+            if reader.deliveries[place] > count
+        ]
+
+
+class ProgramStreams:
+    """Implements Streams by a program of another language."""
+
+    def __init__(self, driver: ProgramDriver, topic: str) -> None:
+        self._driver = driver
+        driver.ask(f"STREAM {topic}")
+
+    def seen(self) -> tuple[int, int]:
+        (line,) = self._driver.ask("SEEN")
+        receipted, received = map(int, line.split())
+        return receipted, received
+
+    def mark(self) -> int:
+        (line,) = self._driver.ask("MARK")
+        return int(line)
+
+    def end(self) -> list[str]:
+        broken = self._driver.ask("END")
+        self._driver.close()
+        return broken
+
+
 def wait_until(is_so: Callable[[], bool], what: str) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while not is_so():
@@ -98,49 +175,61 @@ def wait_until(is_so: Callable[[], bool], what: str) -> None:
         time.sleep(0.02)
 
 
+def start_all(fleet: FleetOfProcesses) -> dict[str, Streams]:
+    """Every client that can be had here, each with a topic; why others cannot is printed."""
+    hosts = ",".join(f"127.0.0.1:{broker.pulsar_port}" for broker in fleet.brokers)
+    url = f"pulsar://{hosts}"
+    kafka = Confluent(fleet.bootstrap)
+    makers: dict[str, Callable[[str], Streams]] = {
+        "python": lambda topic: PythonStreams(url, topic),
+        "java": lambda topic: ProgramStreams(java_driver(JAVA_VERSIONS[0], url), topic),
+        "go": lambda topic: ProgramStreams(go_driver(url), topic),
+    }
+    found: dict[str, Streams] = {}
+    for name, make in makers.items():
+        topic = f"under-fire-{name}"
+        kafka.create_topic(topic, PARTITIONS)
+        fleet.wait_for_members(0, 1, 2, topic=topic)
+        try:
+            found[name] = make(topic)
+        except Unavailable as reason:
+            print(f"{name}: {reason}")
+    return found
+
+
 @pytest.mark.timeout(600)
 def test_nothing_receipted_is_lost_and_nothing_acknowledged_comes_again(
     fleet: FleetOfProcesses,
 ) -> None:
-    topic = "pulsar-under-fire"
-    Confluent(fleet.bootstrap).create_topic(topic, PARTITIONS)
-    fleet.wait_for_members(0, 1, 2, topic=topic)
-    hosts = ",".join(f"127.0.0.1:{broker.pulsar_port}" for broker in fleet.brokers)
-    client = pulsar.Client(
-        f"pulsar://{hosts}", logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
-    )
-    writer, reader = Writer(client, topic), Reader(client, topic)
-    writer.start()
-    reader.start()
+    clients = start_all(fleet)
 
     def go_on(count: int) -> None:
-        wanted = len(writer.receipted) + count
-        wait_until(lambda: len(writer.receipted) >= wanted, "the producer came to a halt")
-        seen = len(reader.values) + count
-        wait_until(lambda: len(reader.values) >= seen, "the consumer came to a halt")
+        """Until each client has so many more receipts, and then so many more messages."""
+        for at, what in enumerate(("producer", "consumer")):
+            wanted = {name: one.seen()[at] + count for name, one in clients.items()}
+            for name, one in clients.items():
+                wait_until(
+                    lambda one=one, at=at, end=wanted[name]: one.seen()[at] >= end,
+                    f"the {what} of {name} came to a halt",
+                )
+
+    def wait_for_all_members() -> None:
+        for name in clients:
+            fleet.wait_for_members(0, 1, 2, topic=f"under-fire-{name}")
 
     go_on(300)
     fleet.brokers[2].stop()  # it hands its partitions over
     go_on(300)
     fleet.brokers[2].start()
-    fleet.wait_for_members(0, 1, 2, topic=topic)
+    wait_for_all_members()
     go_on(300)
     time.sleep(KEPT_WITHIN_S)
-    killed_s = time.monotonic()
-    kept = {
-        place: reader.deliveries[place]
-        for place, at_s in list(reader.acknowledged_s.items())
-        if at_s < killed_s - KEPT_WITHIN_S
-    }
+    kept = {name: one.mark() for name, one in clients.items()}
     fleet.brokers[1].kill()
     go_on(300)
     fleet.brokers[1].start()
-    fleet.wait_for_members(0, 1, 2, topic=topic)
+    wait_for_all_members()
     go_on(100)
-    writer.end()
-    wait_until(lambda: writer.receipted <= reader.values, "receipted messages did not come")
-    reader.end()
-    client.close()
-    assert len(kept) > 600
-    again = {place for place, count in kept.items() if reader.deliveries[place] > count}
-    assert not again
+    broken = {name: one.end() for name, one in clients.items()}
+    assert min(kept.values()) > 600
+    assert broken == {name: [] for name in clients}

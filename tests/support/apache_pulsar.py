@@ -47,7 +47,7 @@ class ApachePulsar(BrokerProcess):
     def __init__(self, folder: Path | None = None, env: Mapping[str, str] | None = None) -> None:
         super().__init__(folder, env)
         self.pulsar_port = free_port()
-        self._http_port = free_port()
+        self.http_port = free_port()
         self._bookie_port = free_port()
         self._settings = self.folder / "standalone.conf"
         self._jars = classpath(*COORDINATES)
@@ -66,12 +66,12 @@ class ApachePulsar(BrokerProcess):
         ]
 
     def prepare(self) -> None:
-        text = SETTINGS.format(pulsar=self.pulsar_port, http=self._http_port)
+        text = SETTINGS.format(pulsar=self.pulsar_port, http=self.http_port)
         self._settings.write_text(text)
 
     def answers(self) -> bool:
         """Whether the namespace that clients use by default is there."""
-        url = f"http://127.0.0.1:{self._http_port}/admin/v2/namespaces/public/default"
+        url = f"http://127.0.0.1:{self.http_port}/admin/v2/namespaces/public/default"
         try:
             with urllib.request.urlopen(url, timeout=2) as answer:
                 return bool(answer.status == 200)

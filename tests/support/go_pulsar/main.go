@@ -62,6 +62,16 @@ func answer(client pulsar.Client, in *bufio.Scanner, words []string) ([]string, 
 	case "CONSUME":
 		count, _ := strconv.Atoi(words[4])
 		return consume(client, words[1], words[2], modes[words[3]], count)
+	case "FEATURES":
+		return features(client, words[1], words[2]), nil
+	case "STREAM":
+		return nil, stream(client, words[1])
+	case "SEEN":
+		return []string{seen()}, nil
+	case "MARK":
+		return []string{strconv.Itoa(mark())}, nil
+	case "END":
+		return end(), nil
 	}
 	return nil, fmt.Errorf("unknown question %s", words[0])
 }

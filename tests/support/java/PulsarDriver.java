@@ -5,8 +5,10 @@ import java.util.ArrayList;
 import java.util.Base64;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.TreeMap;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import org.apache.pulsar.client.api.Consumer;
 import org.apache.pulsar.client.api.Message;
@@ -31,6 +33,7 @@ public final class PulsarDriver {
 
     private final PulsarClient client;
     private final BufferedReader in;
+    private Streams streams;
 
     private PulsarDriver(String url, BufferedReader in) throws Exception {
         this.client = PulsarClient.builder().serviceUrl(url).build();
@@ -63,6 +66,15 @@ public final class PulsarDriver {
                 return consume(words[1], words[2], SubscriptionType.valueOf(words[3]), Integer.parseInt(words[4]));
             case "ORDERS":
                 return orders(words[1], Integer.parseInt(words[2]));
+            case "STREAM":
+                streams = new Streams(client, words[1]);
+                return List.of();
+            case "SEEN":
+                return List.of(streams.receipted.size() + " " + streams.received.size());
+            case "MARK":
+                return List.of(String.valueOf(streams.mark()));
+            case "END":
+                return streams.end();
             default:
                 throw new IllegalArgumentException(words[0]);
         }
@@ -149,6 +161,106 @@ public final class PulsarDriver {
             }
         }
         return names;
+    }
+
+    /** A producer that sends numbers on and on, and a consumer that acknowledges them at once. */
+    private static final class Streams {
+        private static final long KEPT_WITHIN_NS = TimeUnit.SECONDS.toNanos(2);
+
+        final Set<String> receipted = ConcurrentHashMap.newKeySet();
+        final Set<String> received = ConcurrentHashMap.newKeySet();
+        private final Map<String, Integer> deliveries = new ConcurrentHashMap<>();
+        private final Map<String, Long> acknowledgedNs = new ConcurrentHashMap<>();
+        private final Map<String, Integer> marked = new TreeMap<>();
+        private final Thread writer;
+        private final Thread reader;
+        private volatile boolean isWriting = true;
+        private volatile boolean isReading = true;
+        private volatile Exception failed;
+
+        Streams(PulsarClient client, String topic) throws Exception {
+            Consumer<byte[]> consumer = client.newConsumer().topic(topic).subscriptionName("readers")
+                    .subscriptionType(SubscriptionType.Shared)
+                    .subscriptionInitialPosition(SubscriptionInitialPosition.Earliest).subscribe();
+            Producer<byte[]> producer = client.newProducer().topic(topic).blockIfQueueFull(true).create();
+            writer = begin(() -> write(producer));
+            reader = begin(() -> read(consumer));
+        }
+
+        private interface Work {
+            void work() throws Exception;
+        }
+
+        private Thread begin(Work task) {
+            Thread thread = new Thread(() -> {
+                try {
+                    task.work();
+                } catch (Exception problem) {
+                    failed = problem;
+                }
+            });
+            thread.setDaemon(true);
+            thread.start();
+            return thread;
+        }
+
+        private void write(Producer<byte[]> producer) throws Exception {
+            for (int number = 0; isWriting; number++) {
+                String value = String.valueOf(number);
+                producer.sendAsync(value.getBytes(StandardCharsets.UTF_8)).thenAccept(id -> receipted.add(value));
+                Thread.sleep(5);
+            }
+            producer.flush();
+            producer.close();
+        }
+
+        private void read(Consumer<byte[]> consumer) throws Exception {
+            while (isReading) {
+                Message<byte[]> message = consumer.receive(200, TimeUnit.MILLISECONDS);
+                if (message != null) {
+                    String place = message.getTopicName() + " " + text(message.getMessageId());
+                    deliveries.merge(place, 1, Integer::sum);
+                    consumer.acknowledge(message);
+                    acknowledgedNs.putIfAbsent(place, System.nanoTime());
+                    received.add(new String(message.getValue(), StandardCharsets.UTF_8));
+                }
+            }
+            consumer.close();
+        }
+
+        /** Note what was acknowledged so long ago that the broker keeps it; gives how much it is. */
+        int mark() {
+            long before = System.nanoTime() - KEPT_WITHIN_NS;
+            acknowledgedNs.forEach((place, at) -> {
+                if (at < before) {
+                    marked.put(place, deliveries.get(place));
+                }
+            });
+            return marked.size();
+        }
+
+        /** Stop, and tell what was promised and did not happen. */
+        List<String> end() throws Exception {
+            isWriting = false;
+            writer.join(TimeUnit.SECONDS.toMillis(PATIENCE_S));
+            long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(PATIENCE_S);
+            while (!received.containsAll(receipted) && System.nanoTime() < deadline) {
+                Thread.sleep(50);
+            }
+            isReading = false;
+            reader.join(TimeUnit.SECONDS.toMillis(PATIENCE_S));
+            if (failed != null) {
+                throw failed;
+            }
+            List<String> broken = new ArrayList<>();
+            receipted.stream().filter(one -> !received.contains(one)).forEach(one -> broken.add("lost " + one));
+            marked.forEach((place, count) -> {
+                if (deliveries.get(place) > count) {
+                    broken.add("came again " + place);
+                }
+            });
+            return broken;
+        }
     }
 
     private static String text(MessageId id) {

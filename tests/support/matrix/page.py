@@ -58,14 +58,23 @@ PULSAR: Final = f"""
 
 With their default settings (`tests/e2e/test_pulsar_clients.py`, `make test`). Each reads what each
 other one and confluent-kafka wrote, and confluent-kafka reads what each wrote: keys, values, null,
-properties and headers, event times, order. Writer and readers have the same message ids.
+properties and headers, event times, order. Writer and readers have the same message ids. All Kafka
+clients above read what the Python client wrote, in every codec that they have, and it reads what
+they wrote (`tests/e2e/test_matrix.py`).
 
-| client | Exclusive, Shared, Failover, Key_Shared | schema | null values |
+| client | Exclusive, Shared, Failover, Key_Shared | schemas | null values |
 |---|---|---|---|
-| Java {JAVA_VERSIONS[0]} | yes | Avro | written and read |
-| Java {JAVA_VERSIONS[1]} | yes | Avro | written and read |
-| Python {PYTHON_VERSION} | yes | not tried | written; read as empty |
-| Go {GO_VERSION} | yes | not tried | written and read as empty |
+| Java {JAVA_VERSIONS[0]} | yes | Avro, JSON, text | written and read |
+| Java {JAVA_VERSIONS[1]} | yes | Avro, JSON, text | written and read |
+| Python {PYTHON_VERSION} | yes | Avro, JSON, text | written; read as empty |
+| Go {GO_VERSION} | yes | Avro, JSON | written and read as empty |
+
+The Java and Go clients also do these, one after the other (`tests/e2e/test_pulsar_languages.py`;
+the Python client in `tests/e2e/test_pulsar_features.py`): redelivery, negative acknowledgement,
+dead letters and retries, parts of batches, seek by id and time, readers, table views, partitions
+that are added, topics by pattern, hashes that consumers choose, chunks, delays, every compression,
+producers that want a topic for themselves. Python, Java {JAVA_VERSIONS[0]} and Go write to and read
+from a fleet whose brokers leave and die (`tests/e2e/test_pulsar_fleet.py`).
 
 The Go client leaves out an entry without any payload: a null or empty message that was not sent in
 a batch. The Node client 1.18.0 is not tried: its installation fetches a library from outside the

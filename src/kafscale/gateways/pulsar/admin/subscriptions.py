@@ -20,6 +20,7 @@ from kafscale.subscriptions.events import Mode
 _NO_CONTENT: Final = HttpAnswer(HTTPStatus.NO_CONTENT)
 _LONGEST_NUMBER: Final = 18
 _LAST: Final = (1 << 63) - 1  # ledger and entry of "latest"
+_MESSAGE_ID: Final = ("ledgerId", "entryId", "batchIndex")
 _NAMED_STARTS: Final = {"earliest": EARLIEST, "latest": LATEST}
 _TYPES: Final = {
     Mode.EXCLUSIVE: "Exclusive",
@@ -152,16 +153,21 @@ def _start(topic: Topic, body: bytes) -> int:
         return _NAMED_STARTS[value]
     if not isinstance(value, dict):
         raise InvalidRequest("the body is no message id")
-    ledger, entry = value.get("ledgerId"), value.get("entryId")
-    index = value.get("batchIndex", -1)
-    if not all(type(one) is int and one <= _LAST for one in (ledger, entry, index)):
-        raise InvalidRequest("the body is no message id")
+    numbers: dict[str, Any] = {"batchIndex": -1, **value}
+    ledger, entry, index = (_part(numbers.get(name)) for name in _MESSAGE_ID)
     incarnation = topic.descriptor.incarnation
     if ledger > incarnation or entry == _LAST:
         return LATEST
     if ledger < incarnation or entry < 0:
         return EARLIEST
-    return int(entry) + max(index, 0) + (value.get("isExcluded") is True)
+    return entry + max(index, 0) + int(value.get("isExcluded") is True)
+
+
+def _part(value: object) -> int:
+    """A number of a message id."""
+    if not isinstance(value, int) or isinstance(value, bool) or value > _LAST:
+        raise InvalidRequest("the body is no message id")
+    return value
 
 
 def _number(text: str) -> int:
