@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.e2e.conftest import watched
 from tests.support.broker import KafscaleProcess
+from tests.support.ports import free_port
 from tests.support.pulsar_client import (
     PATIENCE_MS,
     connect,
@@ -287,6 +288,16 @@ def test_topics_by_pattern_and_by_partition(door: KafscaleProcess, client: pulsa
     values = sorted(one.data() for one in receive_all(consumer, 8))
     assert values == [b"a", b"b", *[b"c"] * 6]
     consumer.close()
+
+
+def test_a_client_looks_up_by_http() -> None:
+    port = free_port()
+    with watched(KafscaleProcess(settings=[f"pulsar.httpPort={port}"])):
+        client = pulsar.Client(f"http://127.0.0.1:{port}", operation_timeout_seconds=20)
+        assert place(client.create_producer("by-http").send(b"v")) == (1, 0, -1)
+        consumer = client.subscribe("by-http", "s", initial_position=EARLIEST)
+        assert receive_all(consumer, 1)[0].data() == b"v"
+        client.close()
 
 
 def test_a_message_in_chunks_comes_out_whole(client: pulsar.Client) -> None:

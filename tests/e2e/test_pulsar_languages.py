@@ -90,9 +90,11 @@ def door() -> Iterator[PulsarAddresses]:
 
 
 @pytest.mark.timeout(WITHIN_S + 60)
-@pytest.mark.parametrize("version", JAVA_VERSIONS)
+@pytest.mark.parametrize(
+    ("version", "lookup"), [(JAVA_VERSIONS[0], "http"), (JAVA_VERSIONS[1], "pulsar")]
+)
 def test_the_java_client_can_do_what_it_can_with_pulsar(
-    door: PulsarAddresses, version: str
+    door: PulsarAddresses, version: str, lookup: str
 ) -> None:
     try:
         client = f"org.apache.pulsar:pulsar-client:{version}"
@@ -100,7 +102,7 @@ def test_the_java_client_can_do_what_it_can_with_pulsar(
     except Unavailable as reason:
         pytest.skip(str(reason))
     run = subprocess.run(
-        [*command, *door, unique("java")],
+        [*command, door.pulsar if lookup == "pulsar" else door.http, door.http, unique("java")],
         capture_output=True,
         text=True,
         timeout=WITHIN_S,

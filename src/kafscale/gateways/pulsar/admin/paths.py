@@ -1,11 +1,13 @@
 """The daily part of Pulsar's admin API over HTTP, and its lookup.
 
 Here: which path is which verb of the engine. What is not here is answered with 501 and words.
-Next door: topics by their names (topics.py), subscriptions (subscriptions.py), the server
+Next door: topics by their names (topics.py), subscriptions (subscriptions.py), schemas
+(schemas.py), the server
 (gateways/http.py). A request about a partition of another broker is sent there (307).
 """
 
 from collections.abc import Mapping
+from functools import partial
 from http import HTTPStatus
 from typing import Final
 from urllib.parse import quote
@@ -16,6 +18,7 @@ from kafscale.engine.cluster.membership import Node
 from kafscale.engine.cluster.placement import NO_BROKER
 from kafscale.engine.topics.topic import Topic
 from kafscale.gateways.http import HttpAnswer, HttpRequest, as_json
+from kafscale.gateways.pulsar.admin import schemas as admin_schemas
 from kafscale.gateways.pulsar.admin import subscriptions as admin_subscriptions
 from kafscale.gateways.pulsar.context import GROUP_PREFIX, PulsarContext
 from kafscale.gateways.pulsar.listener_names import PULSAR, PULSAR_HTTP
@@ -129,6 +132,8 @@ class PulsarAdmin:
                 return as_json([])  # clients ask for both kinds at once
             case ("GET", "lookup", "v2", "topic", "persistent", tenant, space, topic):
                 return await self._lookup(request, f"{tenant}/{space}/{topic}")
+            case ("GET", "admin", "v2", "schemas", tenant, space, topic, "schema", *rest):
+                return await self._schema(request, f"{tenant}/{space}/{topic}", rest)
             case (_, "admin", "v2", "persistent", tenant, space, topic, *rest):
                 return await self._topic(request, f"{tenant}/{space}/{topic}", rest)
         return None
@@ -237,9 +242,22 @@ class PulsarAdmin:
     def _require_cluster(self, request: HttpRequest, operation: AccessOperation) -> None:
         self._require(request, operation, CLUSTER_NAME, ResourceType.CLUSTER)
 
-    async def _find(self, name: str) -> tuple[Topic, int | None]:
-        """A topic, and the partition if the name says one or there is only one."""
-        place = await find_place(self._context, name)
+    def _require_create(self, request: HttpRequest, topic: str) -> None:
+        may_create = self._context.authorizer.allows(
+            self._who, request.peer, AccessOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME
+        )
+        if not may_create:
+            self._require(request, AccessOperation.CREATE, topic)
+
+    async def _find(
+        self, name: str, creates: HttpRequest | None = None
+    ) -> tuple[Topic, int | None]:
+        """A topic, and the partition if the name says one or there is only one.
+
+        `creates`: the request for which a topic that is missing is created.
+        """
+        require = None if creates is None else partial(self._require_create, creates)
+        place = await find_place(self._context, name, require)
         is_one = place.is_named or place.topic.partitions == 1
         return place.topic, place.partition if is_one else None
 
@@ -259,7 +277,9 @@ class PulsarAdmin:
             case ("PUT", "partitions"):
                 return await self._create(request, name, _number(request.body))
             case ("GET", "partitions"):
-                topic, part = await self._find(name)
+                # A client that looks up by HTTP begins with this question.
+                may_create = "checkAllowAutoCreation=true" in request.query.split("&")
+                topic, part = await self._find(name, request if may_create else None)
                 self._require(request, AccessOperation.DESCRIBE, topic.name)
                 is_bare = part is not None
                 return as_json({"partitions": 0 if is_bare else topic.partitions})
@@ -283,6 +303,13 @@ class PulsarAdmin:
             change = AccessOperation.DELETE if request.method == "DELETE" else AccessOperation.READ
             self._require(request, change, f"{GROUP_PREFIX}{rest[1]}", ResourceType.GROUP)
         return await admin_subscriptions.answer(self._engine, request, topic, part, rest)
+
+    async def _schema(self, request: HttpRequest, name: str, rest: list[str]) -> HttpAnswer | None:
+        topic, _ = await self._find(name)
+        self._require(request, AccessOperation.DESCRIBE, topic.name)
+        if len(rest) > 1:
+            return None
+        return await admin_schemas.answer(self._engine, topic, rest[0] if rest else None)
 
     async def _deduplication(self, request: HttpRequest, topic: Topic) -> HttpAnswer | None:
         """Whether a sequence id is stored once: the topic's own setting, null if it has none."""
@@ -308,11 +335,7 @@ class PulsarAdmin:
 
     async def _create(self, request: HttpRequest, name: str, partitions: int) -> HttpAnswer:
         canonical = self._tenancy.canonical(name)
-        may_create = self._context.authorizer.allows(
-            self._who, request.peer, AccessOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME
-        )
-        if not may_create:
-            self._require(request, AccessOperation.CREATE, canonical)
+        self._require_create(request, canonical)
         await self._engine.topics.create(canonical, partitions, {})
         return _NO_CONTENT
 
@@ -326,13 +349,20 @@ class PulsarAdmin:
             endpoint = node.endpoints.get(PULSAR)
             if node.broker_id == leader != NO_BROKER and endpoint is not None:
                 http = node.endpoints.get(PULSAR_HTTP)
-                url, is_encrypted = (
-                    f"{self._context.scheme}://{endpoint}",
-                    self._context.is_encrypted,
-                )
+                url = f"{self._context.scheme}://{endpoint}"
                 pages = f"{self._http}://{http}" if http else ""
-                kinds = ("brokerUrlTls", "httpUrlTls") if is_encrypted else ("brokerUrl", "httpUrl")
-                return as_json({"nativeUrl": url, kinds[0]: url, kinds[1]: pages})
+                open_urls, tls_urls = (url, pages), ("", "")
+                if self._context.is_encrypted:
+                    open_urls, tls_urls = tls_urls, open_urls
+                return as_json(
+                    {
+                        "nativeUrl": url,
+                        "brokerUrl": open_urls[0],
+                        "brokerUrlTls": tls_urls[0],
+                        "httpUrl": open_urls[1],
+                        "httpUrlTls": tls_urls[1],
+                    }
+                )
         return _reason(HTTPStatus.SERVICE_UNAVAILABLE, f"no broker serves {name} now")
 
     async def _elsewhere(self, request: HttpRequest, problem: NotTheOwner) -> HttpAnswer:

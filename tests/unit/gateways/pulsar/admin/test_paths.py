@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from kafscale.engine.subscriptions.ports import EARLIEST, SubscriptionName, Wish
 from kafscale.gateways.http import MOST_BODY_BYTES, MOST_HEAD_BYTES
 from kafscale.gateways.pulsar.context import GROUP_PREFIX
+from kafscale.log.catalog.schemas import TopicSchema
 from kafscale.model.access import ResourceType
 from kafscale.settings.sections import PulsarSection
 from kafscale.subscriptions.events import Mode
@@ -115,9 +116,45 @@ async def test_lookup_names_the_broker(admin: Admin) -> None:
     await admin.ask("PUT", TOPIC)
     path = "/lookup/v2/topic/persistent/public/default/t"
     status, said = await admin.ask("GET", path)
-    assert status == 200
-    assert said["brokerUrl"] == f"pulsar://{admin.broker.endpoints['PULSAR']}"
-    assert said["httpUrl"] == f"http://127.0.0.1:{admin.port}"
+    url = f"pulsar://{admin.broker.endpoints['PULSAR']}"
+    assert (status, said) == (
+        200,
+        {
+            "nativeUrl": url,
+            "brokerUrl": url,
+            "brokerUrlTls": "",  # C++ clients take an answer without it for a broken one
+            "httpUrl": f"http://127.0.0.1:{admin.port}",
+            "httpUrlTls": "",
+        },
+    )
+
+
+async def test_a_client_that_looks_up_by_http_creates_what_it_uses(admin: Admin) -> None:
+    assert (await admin.ask("GET", f"{TOPIC}/partitions"))[0] == 404
+    assert (await admin.ask("GET", f"{TOPIC}/partitions?checkAllowAutoCreation=false"))[0] == 404
+    asked = await admin.ask("GET", f"{TOPIC}/partitions?checkAllowAutoCreation=true")
+    assert asked == (200, {"partitions": 0})
+    assert (await admin.ask("GET", "/lookup/v2/topic/persistent/public/default/t"))[0] == 200
+
+
+async def test_schemas_are_read_by_version(admin: Admin) -> None:
+    await admin.ask("PUT", TOPIC)
+    schemas = "/admin/v2/schemas/public/default/t/schema"
+    assert (await admin.ask("GET", schemas))[0] == 404
+    topics = admin.broker.engine.topics
+    for kept in (
+        TopicSchema("t", 4, b'{"type":"string"}', {"a": "1"}),
+        TopicSchema("t", 1, b"", {}),
+        TopicSchema("t", 15, b"\x00\x00", {}),
+    ):
+        await topics.schemas.add(topics.get("t").descriptor.topic_id, kept)
+    avro = {"version": 0, "type": "AVRO", "timestamp": 0, "data": '{"type":"string"}'}
+    assert await admin.ask("GET", f"{schemas}/0") == (200, {**avro, "properties": {"a": "1"}})
+    assert (await admin.ask("GET", f"{schemas}/1"))[1]["type"] == "STRING"
+    assert (await admin.ask("GET", schemas))[0] == 501  # two schemas in one
+    assert (await admin.ask("GET", f"{schemas}/3"))[0] == 404
+    assert (await admin.ask("GET", f"{schemas}/-1"))[0] == 412
+    assert (await admin.ask("GET", f"{schemas}/0/0"))[0] == 501
 
 
 async def test_subscriptions_are_created_read_skipped_reset_and_deleted(admin: Admin) -> None:
