@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from kafscale.access.decision import same_host
 from kafscale.access.quota_rates import (
     USUAL_WINDOWS,
     QuotaMeter,
@@ -72,7 +73,12 @@ def entity_of(parts: Iterable[tuple[str, str | None]]) -> QuotaEntity:
         raise InvalidRequest("an entity type is given twice")
     if IP in types and len(types) > 1:
         raise InvalidRequest("a quota for an address has no user and no client id")
-    return tuple(sorted(rows))
+    return tuple(sorted((kind, _same_name(kind, name)) for kind, name in rows))
+
+
+def _same_name(kind: str, name: str | None) -> str | None:
+    """A name in its one form: an address of IPv6 can be written in several."""
+    return same_host(name) if kind == IP and name is not None else name
 
 
 def _check_address(name: str) -> None:
@@ -126,7 +132,10 @@ def matches(entity: QuotaEntity, filters: Iterable[EntityFilter], *, is_strict: 
     wanted = list(filters)
     if is_strict and len(wanted) != len(parts):
         return False
-    return all(one.kind in parts and (one.is_any or parts[one.kind] == one.name) for one in wanted)
+    return all(
+        one.kind in parts and (one.is_any or parts[one.kind] == _same_name(one.kind, one.name))
+        for one in wanted
+    )
 
 
 class ClientLimits(NamedTuple):
@@ -189,6 +198,7 @@ class ClientQuotas:
 
     def connections(self, address: str, now_s: float) -> QuotaMeter | None:
         """The meter of an address's new connections; None: it has no quota."""
+        address = same_host(address)
         for name in (address, None):
             bound = self._rows.get(((IP, name),), {}).get(QuotaKey.CONNECTIONS)
             if bound is not None:

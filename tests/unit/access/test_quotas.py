@@ -107,6 +107,16 @@ def test_a_user_cannot_forget_its_use_by_inventing_client_ids() -> None:
         assert quotas.limits_of("u", f"client-{number}", 0.0).produced_bytes is meter
 
 
+@pytest.mark.parametrize("written", ["2001:db8::1", "2001:DB8:0::1", "2001:db8:0:0:0:0:0:1"])
+def test_an_address_is_the_same_however_it_is_written(written: str) -> None:
+    entity = entity_of([(IP, written)])
+    quotas = ClientQuotas()
+    quotas.set(entity, {QuotaKey.CONNECTIONS: 5.0})
+    assert quotas.connections("2001:db8::1", 0.0) is not None
+    assert quotas.connections("2001:db8::2", 0.0) is None
+    assert matches(entity, [EntityFilter(IP, "2001:0db8::1")], is_strict=True)
+
+
 def test_an_address_has_its_own_quota_or_the_default() -> None:
     quotas = ClientQuotas()
     assert quotas.connections("10.0.0.1", 0.0) is None
