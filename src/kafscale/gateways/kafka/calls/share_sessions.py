@@ -136,24 +136,30 @@ class Room:
         self.size = size
         self.is_exact = is_exact
         self.taken_bytes = 0
+        self._is_over = False  # something did not fit any more
+        self._last: object = None  # batch that was counted
         self._wake: Callable[[], None] = _no_one
 
     @property
     def is_full(self) -> bool:
         """Whether nothing more is taken."""
-        return self.records <= 0 or self.taken_bytes >= self.size
+        return self._is_over or self.records <= 0 or self.taken_bytes >= self.size
 
     def take(self, delivery: MessageDelivery) -> int:
         """Count a delivery; gives the offset up to which it fits."""
+        source = delivery.source
+        assert isinstance(source, memoryview)
+        size = 0 if source is self._last else len(source)  # records of a batch may come in pieces
+        # The first batch is taken however large it is, so that every member gets on.
+        self._is_over |= self.taken_bytes > 0 and self.taken_bytes + size > self.size
         if self.is_full:
             return delivery.first
         end = delivery.next
         if self.is_exact:
             end = min(end, delivery.first + self.records)
         self.records -= end - delivery.first
-        source = delivery.source
-        assert isinstance(source, memoryview)
-        self.taken_bytes += len(source)
+        self.taken_bytes += size
+        self._last = source
         return end
 
     def on_news(self, wake: Callable[[], None]) -> None:

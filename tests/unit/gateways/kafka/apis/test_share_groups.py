@@ -140,6 +140,15 @@ async def test_a_member_can_ask_for_an_exact_number_of_records(
     assert await sharer.take(max_records=4) == [(4, 5, 1)]
 
 
+async def test_an_answer_has_one_batch_whatever_the_limit_and_no_more_than_the_limit(
+    caller: Caller, topic_id: bytes
+) -> None:
+    sharer, size = Sharer(caller, topic_id), len(make_batch(b"0", b"1", b"2"))
+    assert await sharer.take(max_bytes=1) == [(0, 2, 1)]
+    assert await sharer.take((0, 2, RELEASE), max_bytes=2 * size - 1) == [(0, 2, 2)]
+    assert await sharer.take((0, 2, RELEASE), max_bytes=2 * size) == [(0, 2, 3), (3, 5, 1)]
+
+
 async def test_records_of_a_connection_that_ends_go_to_another_member(
     broker: InProcessBroker, caller: Caller, topic_id: bytes
 ) -> None:
@@ -311,7 +320,7 @@ async def test_records_of_a_share_group_count_for_the_quota_of_their_client(
     broker: InProcessBroker, caller: Caller, topic_id: bytes
 ) -> None:
     entity = [EntityData("client-id", "tests")]
-    quota = EntryData(entity, [OpData("consumer_byte_rate", 10.0)])
+    quota = EntryData(entity, [OpData("consumer_byte_rate", 1.0)])
     assert (await caller.ask(AlterClientQuotasRequest([quota]), 1)).entries[0].error_code == 0
     answer = await Sharer(caller, topic_id).fetch()
     assert answer.throttle_time_ms > 0
