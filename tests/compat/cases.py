@@ -2,6 +2,7 @@
 
 A line is a test's number, then what it needs: `noautocreate` (the scenario), `subtest=NAME`, or
 `version=4.0.0.0` (the broker that the test takes ours for, where it expects what that one does),
+`protocol=consumer` (the protocol of its consumer groups, where it is not the classic one),
 `acls`, `mtls`, `scram` or `oidc` (a secured broker of that kind, see targets.py).
 A star at its end: `make test` runs it too, not only `make compat`. What follows `#` is for people.
 """
@@ -26,6 +27,7 @@ class Case:
     idempotent: bool = False
     version: str = ""
     secured: str = ""
+    protocol: str = "classic"
 
     @classmethod
     def read(cls, line: str) -> Self:
@@ -36,6 +38,8 @@ class Case:
                 case = replace(case, subtest=word.removeprefix("subtest="))
             elif word.startswith("version="):
                 case = replace(case, version=word.removeprefix("version="))
+            elif word.startswith("protocol="):
+                case = replace(case, protocol=word.removeprefix("protocol="))
             elif word in SECURED:
                 case = replace(case, secured=word)
             elif word == "noautocreate":
@@ -50,6 +54,8 @@ class Case:
             words.append(self.scenario)
         if self.secured:
             words.append(self.secured)
+        if self.protocol != "classic":
+            words.append(f"protocol={self.protocol}")
         if self.subtest:
             words.append(f"subtest={self.subtest}")
         return " ".join(words)

@@ -175,7 +175,7 @@ def _environment(case: Case, conf: Path, folder: Path, target: Target) -> dict[s
         "TESTS": case.number,
         **({"SUBTESTS": case.subtest} if case.subtest else {}),
         "TEST_KAFKA_VERSION": case.version or CLAIMED_VERSION,
-        "TEST_CONSUMER_GROUP_PROTOCOL": "classic",
+        "TEST_CONSUMER_GROUP_PROTOCOL": case.protocol,
         "KAFKA_PATH": str(folder),
         "BROKERS": target.bootstrap,
         "PYTHONPATH": os.pathsep.join(filter(None, paths)),
