@@ -93,6 +93,10 @@ class ConnectionOwner(Protocol):
         """Whether the connection must wait before it may send more."""
         ...
 
+    def received(self, connection: "Connection", size: int) -> None:
+        """Count bytes of a large frame; the connection may have to wait for the next turn."""
+        ...
+
     def make_wait(self, connection: "Connection") -> None:
         """Stop reading from the connection until there is room."""
         ...
@@ -143,6 +147,7 @@ class Connection(asyncio.BufferedProtocol):
         self.is_write_blocked = False
         self.is_behind = False
         self.is_muted = False  # its client is over a quota
+        self.is_put_off = False  # until a later turn of the loop: this one has received enough
         self._muted_until_s = 0.0
         self._unmuting: asyncio.TimerHandle | None = None
         self.blocked_since_s = 0.0
@@ -207,6 +212,18 @@ class Connection(asyncio.BufferedProtocol):
         return self._session is not None and self._session.writes
 
     @property
+    def is_stopped(self) -> bool:
+        """Whether nothing is read from it, however much room there is."""
+        return self.is_write_blocked or self.is_behind or self.is_muted or self.is_put_off
+
+    @property
+    def room(self) -> int:
+        """How much may arrive at once."""
+        if self._frame is None:
+            return len(self._owner.shared)
+        return len(self._frame) - self._frame_filled or (_GROWTH - 1) * self._frame_filled
+
+    @property
     def certificate(self) -> dict[str, Any] | None:
         """The client's certificate, which its authority has signed; None if it has shown none."""
         return self._transport.get_extra_info("peercert") if self._transport is not None else None
@@ -261,6 +278,7 @@ class Connection(asyncio.BufferedProtocol):
             self._session.begin()
         elif self._frame_filled == len(self._frame):
             self._grow()
+        self._owner.received(self, nbytes)
 
     def _grow(self) -> None:
         """Allocate more, if there is room: all that was allocated so far has been filled."""
@@ -309,6 +327,7 @@ class Connection(asyncio.BufferedProtocol):
         self._frame_filled = len(head)
         self._frame_since_s = self._owner.now_s()
         self._hold_partial(len(frame))
+        self._owner.received(self, len(head))
 
     def _hold_partial(self, size: int) -> None:
         """Account for the memory of a frame that has not arrived whole."""

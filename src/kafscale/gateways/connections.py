@@ -1,7 +1,7 @@
 """All open connections of a broker, whichever listener accepted them, and what they may take.
 
-Here: connection caps, the memory budget, deadlines, leaving. The limits are the broker's: two
-listeners do not double them.
+Here: connection caps, the memory budget, how much is received in a turn of the event loop,
+deadlines, leaving. The limits are the broker's: two listeners do not double them.
 Next door: a single connection (connection.py), accepting connections (listener.py).
 """
 
@@ -19,6 +19,9 @@ _LAST_ANSWERS_S = 1.0  # for clients to take their last answers
 _LAST_CHECKS = 20
 _SHARED_BYTES = 64 * 1024
 _LITTLE_BYTES = 64 * 1024
+# Of large frames, in one turn of the loop. An event loop reads from a connection up to 32 times
+# before it goes on, and the first use of memory costs up to 2.6 ms for each MB.
+_TURN_BYTES = 4 << 20
 _CHECK_EVERY_S = 0.5  # deadlines are kept to within this
 HARMLESS = frozenset(
     {"connection_quota", "idle", "shutdown"}
@@ -51,6 +54,10 @@ def _guess(size: int) -> str:
     return ""
 
 
+def _soon(call: Callable[[], None]) -> None:
+    asyncio.get_running_loop().call_soon(call)
+
+
 class Connections:
     """Implements gateways.connection.ConnectionOwner for every connection of a broker."""
 
@@ -64,8 +71,12 @@ class Connections:
         client_log: ClientLog,
         audit: AuditLog,
         penalty_s: Callable[[str], float] = lambda address: 0.0,
+        soon: Callable[[Callable[[], None]], object] = _soon,
     ) -> None:
-        """`buffered_bytes`: what logs hold beyond requests. `penalty_s`: see `penalty_of`."""
+        """`buffered_bytes`: what logs hold beyond requests. `penalty_s`: see `penalty_of`.
+
+        `soon` calls a function in the next turn of the loop.
+        """
         self.limits = limits
         self.now_s = clock.elapsed_s  # the time that deadlines are measured by
         self._buffered_bytes = buffered_bytes
@@ -73,11 +84,15 @@ class Connections:
         self._client_log = client_log
         self._audit = audit
         self._penalty_s = penalty_s
+        self._soon = soon
         self._open: dict[Connection, None] = {}
         # Without a whole frame yet, or without the authentication they need; the oldest first.
         self._silent: dict[Connection, None] = {}
         self._per_ip: Counter[str] = Counter()
         self._waiting: OrderedDict[Connection, None] = OrderedDict()
+        # Those that wait for a turn of the loop in which there is time to receive more.
+        self._put_off: OrderedDict[Connection, None] = OrderedDict()
+        self._turn_bytes = 0  # received since the last of these turns began
         self._watch: asyncio.Task[None] | None = None
         self.held_bytes = 0
         self.partial_bytes = 0
@@ -170,6 +185,7 @@ class Connections:
         if not self._per_ip[connection.peer]:
             del self._per_ip[connection.peer]
         self._waiting.pop(connection, None)
+        self._put_off.pop(connection, None)
         self.held_bytes -= connection.held_bytes
         self.partial_bytes -= connection.partial_bytes
         connection.held_bytes = connection.partial_bytes = 0
@@ -199,7 +215,7 @@ class Connections:
     def is_over_limit(self, connection: Connection) -> bool:
         """Whether this connection, or all of them together, hold as much as they may."""
         limits = self.limits
-        if connection.is_write_blocked or connection.is_behind or connection.is_muted:
+        if connection.is_stopped:
             return True
         if connection.held_bytes >= limits.max_held_bytes_per_connection:
             return True
@@ -212,6 +228,31 @@ class Connections:
             return True
         # Writers wait for the store. Clients that only read go on: they add next to nothing.
         return connection.held_bytes >= _LITTLE_BYTES or connection.writes
+
+    def received(self, connection: Connection, size: int) -> None:
+        """Count bytes of a large frame. After many of them others have their turn.
+
+        However many connections send at full speed, a turn of the loop takes some of them.
+        """
+        self._turn_bytes += size
+        if self._turn_bytes >= _TURN_BYTES and connection in self._open:
+            is_first = not self._put_off
+            self._put_off[connection] = None
+            connection.is_put_off = True
+            self.make_wait(connection)
+            if is_first:
+                self._soon(self._begin_turn)
+
+    def _begin_turn(self) -> None:
+        """Read again from those who were put off, the longest-waiting first: as many as fit."""
+        self._turn_bytes = expected = 0
+        while self._put_off and expected < _TURN_BYTES:
+            connection, _ = self._put_off.popitem(last=False)
+            connection.is_put_off = False
+            expected += connection.room
+        if self._put_off:
+            self._soon(self._begin_turn)
+        self.let_go_on()
 
     def make_wait(self, connection: Connection) -> None:
         """Stop reading from a connection until there is room."""
@@ -238,8 +279,7 @@ class Connections:
         if self.held_bytes or self._buffered_bytes():
             return  # what is being worked on will make room
         for connection in self._waiting:
-            is_stopped = connection.is_write_blocked or connection.is_behind or connection.is_muted
-            if connection.partial_bytes and not is_stopped:
+            if connection.partial_bytes and not connection.is_stopped:
                 self._finisher = connection
                 self._resume(connection)
                 return

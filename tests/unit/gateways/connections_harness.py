@@ -1,7 +1,7 @@
 """Connections without sockets: the test is the network."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kafscale.gateways.audit_log import AuditLog
@@ -81,10 +81,12 @@ class RecordingSession:
 class ConnectionsHarness:
     """The connections of a broker, and what was counted."""
 
-    def __init__(self, limits: ConnectionLimits | None = None) -> None:
+    def __init__(self, limits: ConnectionLimits | None = None, *, by_turns: bool = False) -> None:
+        """`by_turns`: what is left to the next turn of the loop waits for `turn`."""
         self.clock = ManualClock()
         self.refusals: Counter[str] = Counter()
         self.buffered = 0
+        self._soon: list[Callable[[], None]] = []
         self.sessions: list[RecordingSession] = []
         self.connections = Connections(
             limits or ConnectionLimits(),
@@ -93,7 +95,15 @@ class ConnectionsHarness:
             refusals=lambda reason: self.refusals.update([reason]),
             client_log=ClientLog(self.clock),
             audit=AuditLog(self.clock, lambda kind, outcome: None),
+            soon=self._soon.append if by_turns else lambda call: call(),
         )
+
+    def turn(self) -> None:
+        """Let a turn of the event loop pass."""
+        calls = list(self._soon)
+        self._soon.clear()
+        for call in calls:
+            call()
 
     def _make_session(self, connection: Connection) -> RecordingSession:
         self.sessions.append(RecordingSession(connection))

@@ -116,6 +116,47 @@ def test_half_received_frames_fill_the_memory_no_further_and_all_come_whole_in_t
     assert (harness.connections.partial_bytes, harness.connections.held_bytes) == (0, 0)
 
 
+def test_a_turn_of_the_loop_receives_so_much_however_many_clients_send() -> None:
+    harness = ConnectionsHarness(by_turns=True)
+    clients = [harness.connect() for _ in range(100)]
+    frame = framed(bytes(1 << 20))
+    left = {number: memoryview(frame) for number in range(100)}
+    most = turns = 0
+    while left:
+        received = 0
+        for number in list(left):
+            connection, transport = clients[number]
+            for _ in range(32):  # as libuv does
+                if not transport.is_reading or not left.get(number):
+                    break
+                room = len(connection.get_buffer(-1))
+                feed(connection, bytes(left[number][:room]))
+                received += min(room, len(left[number]))
+                left[number] = left[number][room:]
+                if not left[number]:
+                    del left[number]
+                    connection.release(len(frame) - 4)
+        most, turns = max(most, received), turns + 1
+        harness.turn()
+    assert [len(session.frames) for session in harness.sessions] == [1] * 100
+    assert most < 16 << 20
+    assert turns < 60, "as many are read from as a turn has time for"
+    assert all(transport.is_reading for _, transport in clients)
+
+
+def test_a_client_that_is_put_off_and_leaves_is_forgotten() -> None:
+    harness = ConnectionsHarness(by_turns=True)
+    (one, one_transport), (two, two_transport) = harness.connect(), harness.connect()
+    for connection, transport in ((one, one_transport), (two, two_transport)):
+        feed(connection, struct.pack(">i", 50 << 20))
+        while transport.is_reading:
+            connection.buffer_updated(len(connection.get_buffer(-1)))
+    assert (one_transport.is_reading, two_transport.is_reading) == (False, False)
+    one.connection_lost(None)
+    harness.turn()
+    assert two_transport.is_reading
+
+
 def test_what_waits_in_logs_counts_and_is_looked_at_again() -> None:
     harness = ConnectionsHarness(ConnectionLimits(max_held_bytes=150))
     connection, transport = harness.connect()
