@@ -28,6 +28,7 @@ from kafscale.gateways.kafka.apis import (
 )
 from kafscale.gateways.kafka.calls import client_errors, request_order, topic_names
 from kafscale.gateways.kafka.calls.call import Answer, Call, CloseConnection, Deferred, Handler
+from kafscale.turns import run_through
 from kafscale.wire.kafka import codec
 from kafscale.wire.kafka.catalog import BY_KEY
 from kafscale.wire.kafka.frame import RequestHeader
@@ -137,7 +138,7 @@ def authorize(request: RequestHeader, call: Call) -> Message | None:
     """Take out what the client may not do; gives the answer if that is the whole request."""
     refusal = authorization.authorize(_BY_KEY[request.api_key].REQUIREMENTS, call)
     if refusal is not None and call.spellings is not None:
-        topic_names.restore(call, refusal)
+        run_through(topic_names.restore(call, refusal))
     return refusal
 
 
@@ -153,23 +154,24 @@ def answer(request: RequestHeader, call: Call) -> Answer:
 def _amended(begun: Answer, call: Call) -> Answer:
     """The handler's answer together with what was not authorized, by the names that were asked."""
     if begun is None or isinstance(begun, Message):
-        return _amend(begun, call)
+        return run_through(_amend(begun, call))
     if isinstance(begun, Deferred):
         amended = Deferred()
-        begun.then(lambda message: amended.give(_amend(message, call)))
+        begun.then(lambda message: amended.give(run_through(_amend(message, call))))
         return amended
     return _amend_later(begun, call)
 
 
 async def _amend_later(begun: Awaitable[Message | None], call: Call) -> Message | None:
-    return _amend(await begun, call)
+    return await call.engine.turns.finish(_amend(await begun, call))
 
 
-def _amend(message: Message | None, call: Call) -> Message | None:
+def _amend(message: Message | None, call: Call) -> Generator[None, None, Message | None]:
     if message is None and call.amendments is not None:
         raise CloseConnection("the client is not authorized, and wants no answer that says so")
     for amendment in call.amendments or ():
         amendment(message)
+        yield
     if message is not None and call.spellings is not None:
-        topic_names.restore(call, message)
+        yield from topic_names.restore(call, message)
     return message

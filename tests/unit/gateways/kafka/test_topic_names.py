@@ -1,11 +1,14 @@
 """Three forms of a name mean one topic, and each client hears the form that it uses."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from kafscale.gateways.kafka.calls.topic_names import name_fields
+from kafscale.gateways.kafka.calls.topic_names import name_fields, resolve, restore
 from kafscale.gateways.kafka.router import APIS
+from kafscale.model.tenancy import Tenancy
+from kafscale.turns import run_through
 from kafscale.wire.kafka.catalog import BY_KEY
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.create_partitions import (
@@ -18,7 +21,12 @@ from kafscale.wire.kafka.messages.describe_configs import (
     DescribeConfigsResource,
 )
 from kafscale.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from kafscale.wire.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kafscale.wire.kafka.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
 from kafscale.wire.kafka.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -130,6 +138,19 @@ async def test_all_topics_are_told_by_the_names_they_are_kept_under(caller: Call
         await caller.create(name)
     answer = await caller.ask(MetadataRequest(None), 12)
     assert sorted(row.name for row in answer.topics) == ["acme/billing/orders", "orders"]
+
+
+def test_names_of_very_many_rows_are_put_back_in_pieces() -> None:
+    asked = [f"acme/billing/orders-{number}" for number in range(3_000)]
+    asked += ["persistent://acme/billing/orders-0"]
+    call: Any = SimpleNamespace(context=SimpleNamespace(tenancy=Tenancy()), spelled={})
+    call.message = MetadataRequest([MetadataRequestTopic(NO_UUID, name) for name in asked])
+    run_through(resolve(call, MetadataRequest.api_key))
+    answer = MetadataResponse(
+        topics=[MetadataResponseTopic(name=row.name) for row in call.message.topics]
+    )
+    assert sum(1 for _ in restore(call, answer)) > 3
+    assert [row.name for row in answer.topics] == asked
 
 
 def test_every_offered_request_is_looked_through_for_names() -> None:

@@ -96,26 +96,32 @@ def resolve(call: Call, api_key: int) -> Generator[None, None, None]:
         call.spellings = {kept: [asked] for kept, asked in (remembered or {}).items()} | seen
 
 
-def restore(call: Call, answer: Message) -> None:
-    """Put the names into an answer that the client wrote in its request."""
+def restore(call: Call, answer: Message) -> Generator[None, None, None]:
+    """Put the names into an answer that the client wrote in its request; pauses as `resolve`."""
     assert call.spellings is not None
-    left = {kept: list(asked) for kept, asked in call.spellings.items()}
-    for rows, place, kept in _names(answer):
-        asked = left.get(kept)
+    used: dict[str, int] = {}  # of each topic's spellings, in the order they were asked in
+    for number, (rows, place, kept) in enumerate(_names(answer)):
+        asked = call.spellings.get(kept)
         if asked:
-            _put(rows, place, asked.pop(0) if len(asked) > 1 else asked[0])
+            at = used.get(kept, 0)
+            used[kept] = at + 1
+            _put(rows, place, asked[min(at, len(asked) - 1)])
+        if number % _STEP == _STEP - 1:
+            yield
     if type(answer).api_key in _REPEATED:
-        _repeat(answer, call.spellings)
+        yield from _repeat(answer, call.spellings)
 
 
-def _repeat(answer: Any, spellings: dict[str, list[str]]) -> None:
+def _repeat(answer: Any, spellings: dict[str, list[str]]) -> Generator[None, None, None]:
     """Describe a topic under each of the names that it was asked for by."""
     named = {row.name: row for row in answer.topics}
-    for asked in spellings.values():
+    for number, asked in enumerate(spellings.values()):
         known = next((named[one] for one in asked if one in named), None)
         if known is not None:
             more = dict.fromkeys(one for one in asked if one not in named)
             answer.topics += [msgspec.structs.replace(known, name=one) for one in more]
+        if number % _STEP == _STEP - 1:
+            yield
 
 
 def _names(message: Message) -> Iterator[tuple[Any, Any, str]]:
