@@ -180,7 +180,8 @@ class KafkaSession:
         self._enter(SessionState.CLOSED)
         for slot in self._slots:
             if slot.task is not None and slot.request.api_key in router.ONLY_READING:
-                slot.task.cancel()
+                # In a later turn: a task that has not begun would never await its handler.
+                asyncio.get_running_loop().call_soon(slot.task.cancel)
         self._slots.clear()
         self._reads_under_way = self._ready_bytes = 0
         while self._at_close:

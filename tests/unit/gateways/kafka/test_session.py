@@ -1,11 +1,14 @@
 """Many requests under way on one connection, answers strictly in order."""
 
 import asyncio
+import gc
 import struct
+import warnings
 
 import pytest
 from structlog.testing import capture_logs
 
+from kafscale.gateways.connection import Connection
 from kafscale.gateways.kafka import router
 from kafscale.gateways.kafka.calls.call import Answer, Call
 from kafscale.gateways.kafka.session import MAY_BEGIN, SessionState
@@ -18,8 +21,10 @@ from kafscale.wire.kafka import frame
 from kafscale.wire.kafka.frame import RequestHeader
 from kafscale.wire.kafka.messages.api_versions import ApiVersionsRequest
 from kafscale.wire.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from kafscale.wire.kafka.messages.describe_groups import DescribeGroupsRequest
 from kafscale.wire.kafka.messages.metadata import MetadataRequest, MetadataResponse
 from tests.support.exposition import parse, series
+from tests.unit.gateways.connections_harness import FakeTransport, feed
 from tests.unit.gateways.kafka.caller import (
     Caller,
     fetch_request,
@@ -54,6 +59,21 @@ async def test_slow_and_fast_requests_mixed_are_answered_in_order(
     answers = [await caller.answer() for _ in range(60)]  # each checks its correlation id
     offsets = [row.responses[0].partition_responses[0].base_offset for row in answers[::4]]
     assert offsets == list(range(15))
+
+
+async def test_a_client_that_leaves_before_its_question_has_begun_leaves_nothing_behind(
+    broker: InProcessBroker,
+) -> None:
+    (listener,) = broker.parts.doors.listeners
+    connection = Connection(broker.connections, listener.name, listener._make_session)
+    connection.connection_made(FakeTransport())  # type: ignore[arg-type]
+    feed(connection, b"".join(frame.request_frame(1, DescribeGroupsRequest(["g"]), 5, "tests")))
+    connection.connection_lost(None)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        await asyncio.sleep(0.01)
+        gc.collect()
+    assert [str(one.message) for one in found] == []
 
 
 async def test_requests_are_counted_by_api(broker: InProcessBroker, caller: Caller) -> None:
