@@ -62,6 +62,8 @@ class Wire:
         self.answers = 0
         self.last = b""
         self.keeps = False
+        self._reading = asyncio.Event()
+        self._reading.set()
         self._wanted = 0
         self._there: asyncio.Future[None] | None = None
 
@@ -96,9 +98,17 @@ class Wire:
         return 0
 
     def set_write_buffer_limits(self, high: int) -> None: ...
-    def pause_reading(self) -> None: ...
-    def resume_reading(self) -> None: ...
     def close(self) -> None: ...
+
+    def pause_reading(self) -> None:
+        self._reading.clear()
+
+    def resume_reading(self) -> None:
+        self._reading.set()
+
+    async def until_read_from(self) -> None:
+        if not self._reading.is_set():
+            await self._reading.wait()
 
     def abort(self) -> None:
         raise RuntimeError("the broker ended the connection")
@@ -112,10 +122,11 @@ class Line:
         self._connection = _connection(broker)
         self._connection.connection_made(self.wire)  # type: ignore[arg-type]
 
-    def send(self, frame: bytes) -> None:
+    async def send(self, frame: bytes) -> None:
         """Give the connection a frame as a socket does: as much as it has room for."""
         at, connection = 0, self._connection
         while at < len(frame):
+            await self.wire.until_read_from()
             room = connection.get_buffer(-1)
             size = min(len(room), len(frame) - at)
             room[:size] = frame[at : at + size]
@@ -125,7 +136,7 @@ class Line:
     async def ask(self, frame: bytes) -> bytes:
         """One answer, without its length."""
         self.wire.keeps, wanted = True, self.wire.answers + 1
-        self.send(frame)
+        await self.send(frame)
         await self.wire.wait_for(wanted)
         answer, self.wire.last, self.wire.keeps = self.wire.last, b"", False
         return answer[4:]
@@ -140,7 +151,7 @@ class Line:
             some = frames[at : at + in_flight]
             wanted = self.wire.answers + len(some)
             for frame in some:
-                self.send(frame)
+                await self.send(frame)
             await self.wire.wait_for(wanted)
 
 

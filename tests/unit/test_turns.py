@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Generator
 
 from kafscale.testing.clock import ManualClock
-from kafscale.turns import PIECE_S, Turns, run_through
+from kafscale.turns import MOST_BEGUN, PIECE_S, Turns, run_through
 
 
 class Worker:
@@ -65,3 +65,27 @@ async def test_steps_give_their_result_at_once_and_in_turns() -> None:
 
     assert run_through(steps()) == "done"
     assert await Turns(clock).finish(steps()) == "done"
+
+
+async def test_short_tasks_begin_in_their_order_and_so_many_in_a_turn() -> None:
+    turns = Turns(ManualClock())
+    begun: list[int] = []
+    for number in range(3 * MOST_BEGUN):
+        turns.begin(lambda number=number: begun.append(number))  # type: ignore[misc]
+    for count in (1, 2, 3):
+        assert begun == list(range(count * MOST_BEGUN))
+        await asyncio.sleep(0)
+    turns.begin(lambda: begun.append(-1))
+    assert begun[-1] == -1, "a turn in which little has begun lets it begin at once"
+
+
+async def test_a_task_waits_behind_those_that_wait_already() -> None:
+    turns = Turns(ManualClock())
+    begun: list[int] = []
+    for number in range(2 * MOST_BEGUN + 1):
+        turns.begin(lambda number=number: begun.append(number))  # type: ignore[misc]
+    await asyncio.sleep(0)
+    turns.begin(lambda: begun.append(-1))
+    assert begun == list(range(2 * MOST_BEGUN))
+    await asyncio.sleep(0)
+    assert begun[-2:] == [2 * MOST_BEGUN, -1]

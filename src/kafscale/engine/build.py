@@ -345,6 +345,7 @@ class _Builder:
                     self.metrics, topic, folder, buffered.add, write_line
                 ),
                 may_answer=cluster.holds,
+                turns=self.turns,
             )
 
         return make_log

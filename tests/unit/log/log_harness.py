@@ -82,6 +82,7 @@ class LogHarness:
         epoch: int = 0,
         observer: Observer | None = None,
         store: ObjectStore | None = None,
+        turns: Turns | None = None,
         **settings: Any,
     ) -> Log:
         """Name a log, not yet open."""
@@ -95,6 +96,7 @@ class LogHarness:
             clock=self.clock,
             dice=self.dice,
             observer=observer,
+            turns=turns,
         )
         self.logs.append(log)
         return log

@@ -98,8 +98,7 @@ class CommittedLog:
     def _note_found(self, lane: Lane, header: BatchHeader, found: TailSegment, at: int) -> None:
         data, created_ms = found.data[at : at + header.size], found.content.created_ms
         lane.note_appended(header, header.base_offset, data, created_ms, _NONE_WAITS)
-        if header.attributes & batch.TRANSACTIONAL:
-            lane.transactions.note(header, header.base_offset, data, created_ms)
+        lane.note_transaction(header, header.base_offset, data, created_ms)
 
     # -- from our own commits --------------------------------------------------------------
 

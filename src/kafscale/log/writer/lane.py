@@ -18,7 +18,7 @@ from kafscale.log.formats.segment import Span
 from kafscale.log.formats.transactions import LaneTransactions, TransactionMarks
 from kafscale.log.writer.tail_memory import RecentBatches
 from kafscale.records import control
-from kafscale.records.batch import BatchHeader
+from kafscale.records.batch import TRANSACTIONAL, BatchHeader
 
 Watcher = Callable[["Lane"], None]
 
@@ -202,6 +202,13 @@ class Lane:
             self.markers += 1
         else:
             self.producers.remember(header, first, now_ms, committed_to)
+
+    def note_transaction(
+        self, header: BatchHeader, first: int, data: memoryview, now_ms: int
+    ) -> None:
+        """Remember what a committed batch says of a transaction, if it is part of one."""
+        if header.attributes & TRANSACTIONAL:
+            self.transactions.note(header, first, data, now_ms)
 
     def register(
         self, producer_id: int, epoch: int, markers: int, *, buffers: bool = False

@@ -16,6 +16,7 @@ the producers. Where the write or the proof fails, `_reopen` reads the log again
 import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine, Iterator, Sequence
+from functools import partial
 from typing import Final
 
 import structlog
@@ -48,6 +49,7 @@ from kafscale.records import batch
 from kafscale.records.batch import BatchHeader
 from kafscale.records.control import control_batch, empty_batch
 from kafscale.tasks import Tasks
+from kafscale.turns import Turns
 
 logger = structlog.get_logger()
 
@@ -70,6 +72,7 @@ class Log:
         dice: Dice,
         observer: Observer | None = None,
         may_answer: Callable[[], bool] = lambda: True,
+        turns: Turns | None = None,
     ) -> None:
         """Name the log; `open` makes it usable. `may_answer`: asked when a flush is committed."""
         self.store = store
@@ -97,6 +100,7 @@ class Log:
             store, folder, self.committed, clock, self.reopen, self.adopt_foreign
         )
         self._may_answer = may_answer
+        self._turns = turns or Turns(clock)
         self._turned_away: Callable[[list[PendingBatch]], None] = lambda _: None
         self._session = ""
         self._stopped_because = ""
@@ -160,8 +164,8 @@ class Log:
         self._is_closing = True
         try:
             self._start_flushing()
-            while len(self._tasks):
-                await self._tasks.wait_for_one()
+            while len(self._tasks) or self._in_flight is not None:
+                await (self._tasks.wait_for_one() if len(self._tasks) else asyncio.sleep(0))
                 self._start_flushing()
         finally:
             await self.abandon()
@@ -397,9 +401,13 @@ class Log:
             return
         self._in_flight = self._queue.take(self.clock.elapsed_s())
         if self._in_flight is not None:
-            self._tasks.spawn(self._finish(self._in_flight), f"flush {self.folder}")
+            self._turns.begin(partial(self._begin_flush, self._in_flight))
 
     # -- committing ------------------------------------------------------------------------
+
+    def _begin_flush(self, flush: Flush) -> None:
+        if flush is self._in_flight:  # else it was refused meanwhile
+            self._tasks.spawn(self._finish(flush), f"flush {self.folder}")
 
     async def _finish(self, flush: Flush) -> None:
         """Take one flush to its end, whatever happens: no producer is left waiting."""
@@ -478,7 +486,7 @@ class Log:
     ) -> SegmentEntry:
         """The segment is in the bucket and is the tail: let readers see it."""
         entry = manifest.flush_entry(built, self.settings.index_from_bytes)
-        chunks = []
+        chunks, now_ms = [], self.clock.now_ms() if is_transactional else 0
         for span, (lane, batches) in zip(built.spans, parts, strict=True):
             # Epochs only rise: where the first and the last are equal, all are.
             for pending in batches if batches[0].epoch != batches[-1].epoch else batches[:1]:
@@ -486,16 +494,10 @@ class Log:
             firsts = [pending.first for pending in batches]
             chunk = Chunk(span.first, span.last, firsts, [pending.data for pending in batches])
             chunks.append((span, chunk))
-            if is_transactional:
-                self._note_transactions(lane, batches)
+            for pending in batches if is_transactional else ():
+                lane.note_transaction(pending.header, pending.first, pending.data, now_ms)
         self.committed.extend(entry, built.content_id, chunks)
         return entry
-
-    def _note_transactions(self, lane: Lane, batches: Sequence[PendingBatch]) -> None:
-        now_ms = self.clock.now_ms()
-        for pending in batches:
-            if pending.header.attributes & batch.TRANSACTIONAL:
-                lane.transactions.note(pending.header, pending.first, pending.data, now_ms)
 
     def _answer(self, flush: Flush) -> None:
         self._in_flight = None

@@ -1,4 +1,5 @@
 import asyncio
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from kafscale.model.errors import (
     StoreUnavailable,
 )
 from kafscale.testing.faulty_store import Fault, Rule
+from kafscale.turns import MOST_BEGUN, Turns
 from tests.unit.log.log_harness import (
     FOLDER,
     LogHarness,
@@ -332,6 +334,39 @@ async def test_closing_on_a_dead_store_can_be_given_up(harness: LogHarness, faul
     assert log.state is LogState.CLOSED
     with pytest.raises(NotTheOwner):
         await committed(waiting)
+
+
+async def test_flushes_of_many_logs_begin_so_many_in_a_turn_and_all_come_to_their_end(
+    harness: LogHarness,
+) -> None:
+    turns = Turns(harness.clock)
+    logs = [await harness.open(f"ns/t/{number}", turns=turns) for number in range(60)]
+    bodies = Bodies(harness)
+    appended = [append(log, make_batch(b"v")) for log in logs]
+    counts = [0]
+    while len(bodies.seen) < len(logs):
+        await asyncio.sleep(0)
+        counts.append(len(bodies.seen))
+    steps = [after - before for before, after in pairwise(counts)]
+    assert max(steps) <= MOST_BEGUN
+    assert [await committed(one) for one in appended] == [0] * len(logs)
+
+
+async def test_a_log_that_is_closed_before_its_flush_begins_commits_it_and_a_left_one_does_not(
+    harness: LogHarness,
+) -> None:
+    turns = Turns(harness.clock)
+    closed, left = [await harness.open(f"ns/t/{number}", turns=turns) for number in range(2)]
+    for _ in range(5 * MOST_BEGUN):
+        turns.begin(lambda: None)
+    kept, lost = append(closed, make_batch(b"a")), append(left, make_batch(b"b"))
+    bodies = Bodies(harness)
+    await left.abandon()
+    with pytest.raises(NotTheOwner):
+        await committed(lost)
+    await closed.aclose()
+    assert await committed(kept) == 0
+    assert len(bodies.seen) == 1
 
 
 async def test_abandoning_writes_nothing_more(harness: LogHarness) -> None:
