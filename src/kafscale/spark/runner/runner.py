@@ -173,7 +173,7 @@ class Runner:
         began_s = self._clock.elapsed_s()
         try:
             self._run(work, stop)
-        except Exception as problem:
+        except BaseException as problem:  # a library that panics raises what is no Exception
             self._note_failure(work, began_ms, problem)
         else:
             took_ms = round((self._clock.elapsed_s() - began_s) * 1000)
@@ -230,7 +230,7 @@ class Runner:
         if report.exit_code:
             raise WorkFailed("; ".join(report.notes[:3]) or f"{work.kind} found problems")
 
-    def _note_failure(self, work: PlannedWork, began_ms: int, problem: Exception) -> None:
+    def _note_failure(self, work: PlannedWork, began_ms: int, problem: BaseException) -> None:
         with self._lock:
             known = self._past.get(work.key)
             failures = 1 + (known.failures if known else 0)

@@ -21,6 +21,8 @@ def plain(kind: pa.DataType) -> pa.DataType:
             return pa.map_(plain(kind.key_type), plain(kind.item_type))
         case pa.StructType():
             return pa.struct([pa.field(field.name, plain(field.type)) for field in kind])
+    if pa.types.is_union(kind):
+        raise InvalidRequest(f"no column holds values of several types: {kind}")
     if pa.types.is_large_string(kind):
         return pa.string()
     if pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):

@@ -20,7 +20,7 @@ from kafscale.spark.jobs.stopping import Stop
 from kafscale.spark.lake.table import BUCKET_CATALOG
 from kafscale.spark.lake.tables import open_table
 from kafscale.spark.run_records import KEPT, RunRecord, recorded_runs
-from kafscale.spark.runner import cuts, planner
+from kafscale.spark.runner import cuts, planner, tasks
 from kafscale.spark.runner.declared import Allowances
 from kafscale.spark.runner.membership import RunnerMembership, alive_runners
 from kafscale.spark.runner.planner import Rhythm
@@ -186,6 +186,22 @@ def test_a_poisoned_topic_does_not_hold_up_the_others(place: Place) -> None:
     (failed,) = (run.ended for run in recorded_runs(good.bucket, "export") if not run.ended.ok)
     assert failed.topics == ["bad"]
     assert failed.error
+
+
+def test_a_library_that_panics_counts_as_a_failure(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class PanicException(BaseException):  # as of libraries in Rust
+        pass
+
+    def panic(*_: Any) -> None:
+        raise PanicException("not implemented")
+
+    place.topic("orders", table_format="delta").flush(0, [b"x"])
+    monkeypatch.setattr(tasks, "export_request", panic)
+    runner = place.run_once()
+    assert (runner.done, runner.failed) == (0, 1)
+    assert runner._past[planner.EXPORT, "orders"].failures == 1
 
 
 def test_tables_lie_in_the_bucket_unless_the_operator_allows_another_place(

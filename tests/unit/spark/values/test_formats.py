@@ -204,3 +204,15 @@ def test_equal_specs_have_equal_digests_and_others_others() -> None:
     one = spec_of("json", "id bigint")
     assert one.digest == spec_of("json", "id bigint").digest
     assert one.digest != spec_of("json", "id string").digest
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [["null", "string", "long"], {"type": "long", "logicalType": "local-timestamp-micros"}],
+    ids=["several types", "not known to the library"],
+)
+def test_an_avro_schema_that_no_table_can_have_is_refused(kind: object) -> None:
+    fields = [{"name": "id", "type": "long"}, {"name": "x", "type": kind}]
+    schema = json.dumps({"type": "record", "name": "R", "fields": fields})
+    with pytest.raises(InvalidRequest, match=r"several types|not supported"):
+        spec_of("avro", schema)
