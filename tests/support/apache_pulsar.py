@@ -35,6 +35,7 @@ managedLedgerDefaultEnsembleSize=1
 managedLedgerDefaultWriteQuorum=1
 managedLedgerDefaultAckQuorum=1
 allowLoopback=true
+acknowledgmentAtBatchIndexLevelEnabled=true
 """
 
 

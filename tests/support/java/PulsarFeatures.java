@@ -46,7 +46,7 @@ public final class PulsarFeatures {
 
     public static final class LargerOrder {
         public String name;
-        public int count;
+        public Integer count;
     }
 
     private final PulsarClient client;
