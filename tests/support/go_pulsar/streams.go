@@ -23,7 +23,8 @@ var (
 	marked       = map[string]int{}
 	isWriting    atomic.Bool
 	isReading    atomic.Bool
-	working      sync.WaitGroup
+	writing      sync.WaitGroup
+	reading      sync.WaitGroup
 )
 
 func stream(client pulsar.Client, topic string) error {
@@ -42,14 +43,15 @@ func stream(client pulsar.Client, topic string) error {
 	}
 	isWriting.Store(true)
 	isReading.Store(true)
-	working.Add(2)
+	writing.Add(1)
+	reading.Add(1)
 	go write(producer)
 	go read(consumer)
 	return nil
 }
 
 func write(producer pulsar.Producer) {
-	defer working.Done()
+	defer writing.Done()
 	for number := 0; isWriting.Load(); number++ {
 		value := strconv.Itoa(number)
 		producer.SendAsync(context.Background(), &pulsar.ProducerMessage{Payload: []byte(value)},
@@ -67,7 +69,7 @@ func write(producer pulsar.Producer) {
 }
 
 func read(consumer pulsar.Consumer) {
-	defer working.Done()
+	defer reading.Done()
 	for isReading.Load() {
 		ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 		message, err := consumer.Receive(ctx)
@@ -121,12 +123,13 @@ func missing() []string {
 // end stops, and tells what was promised and did not happen.
 func end() []string {
 	isWriting.Store(false)
+	writing.Wait() // until all that was sent has its receipt
 	deadline := time.Now().Add(2 * patience)
 	for len(missing()) > 0 && time.Now().Before(deadline) {
 		time.Sleep(50 * time.Millisecond)
 	}
 	isReading.Store(false)
-	working.Wait()
+	reading.Wait()
 	broken := missing()
 	for place, count := range marked {
 		if deliveries[place] > count {
