@@ -23,6 +23,7 @@ from tests.support.seaweed import ACCESS_KEY, SECRET_KEY
 
 TOKEN = "of-the-tests"
 PAUSE_S = 0.3
+LAST_TRIES = 20
 
 
 class CatalogProcess(Program):
@@ -62,31 +63,39 @@ class CatalogProcess(Program):
 
 
 class CatalogReader(Worker):
-    """Reads one table again and again. `seen` counts readings that got an answer."""
+    """Reads one table again and again, and once more when told to finish. `seen` counts."""
 
     def __init__(self, catalog: CatalogProcess, history: History, table: str) -> None:
         super().__init__("reader of the catalog", {}, history)
         self._catalog = catalog
         self._table = f"{NAMESPACE}.{table}"
+        self._most = 0
         self.seen = 0
-        self.refused = 0
 
     def work(self) -> None:
-        most = 0
-        while not self.stopping.is_set():
+        tries_left = LAST_TRIES
+        while True:
+            is_last = self.stopping.is_set()
             try:
                 places = self._read()
-            except Exception:  # in the words of any library below: nothing answered just now
-                self.refused += 1
+            except Exception:  # of any library below: nothing answered just now
+                tries_left -= is_last
+                if not tries_left:
+                    raise
                 time.sleep(PAUSE_S)
                 continue
-            self.seen += 1
-            if twice := [place for place, count in Counter(places).items() if count > 1]:
-                self.trouble(f"{self._table}: {len(twice)} rows come twice, such as {twice[0]}")
-            if len(places) < most:
-                self.trouble(f"{self._table}: {len(places)} rows after {most}")
-            most = max(most, len(places))
+            self._judge(places)
+            if is_last:
+                return
             self.stopping.wait(PAUSE_S)
+
+    def _judge(self, places: list[tuple[int, int]]) -> None:
+        self.seen += 1
+        if twice := [place for place, count in Counter(places).items() if count > 1]:
+            self.trouble(f"{self._table}: {len(twice)} rows come twice, such as {twice[0]}")
+        if len(places) < self._most:
+            self.trouble(f"{self._table}: {len(places)} rows after {self._most}")
+        self._most = max(self._most, len(places))
 
     def _read(self) -> list[tuple[int, int]]:
         found = load_catalog(
