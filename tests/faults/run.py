@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.faults import places, raw, report
 from tests.faults.checker import Finding, check
 from tests.faults.cluster import NAMESPACE, Cluster
+from tests.faults.committed import CommittedReader, read_the_end
 from tests.faults.guard import Intruder
 from tests.faults.history import History
 from tests.faults.members import Auditor, Group, GroupMember, wait_for_group
@@ -25,8 +26,7 @@ from tests.faults.neighbours import PATIENCE_S, Neighbour
 from tests.faults.nemesis import Nemesis
 from tests.faults.schedule import Step
 from tests.faults.transaction_checker import TransactionHistory, check_transactions
-from tests.faults.transactors import PARTITIONS, Transactor, read_the_end
-from tests.faults.transactors import TOPIC as TRANSFERS
+from tests.faults.transactors import PARTITIONS, PLACES, TOPICS, Transactor
 from tests.faults.workers import QUIET, Follower, Reach, Worker, Writer
 
 FOLDER = Path(__file__).parents[2] / ".cache" / "faults"
@@ -112,6 +112,11 @@ class Field:
             for n in range(shape.transactors)
         ]
         self.auditors: list[Worker] = [Auditor("auditor", reach, history), *self.neighbours]
+        if self.transactors:
+            self.auditors += [
+                CommittedReader(self.ports, PLACES, number, history, self.transactions)
+                for number in range(len(PLACES))
+            ]
         self.mover = Mover(reach, history, cluster.s3.endpoint, NAMESPACE, seed)
         if shape.moving:
             self.auditors.append(self.mover)
@@ -198,7 +203,8 @@ class Field:
         ends = raw.ends(self.ports, self.history.partitions)
         self.history.found = raw.read_log(self.ports, ends)
         if self.transactors:
-            read_the_end(self.cluster.reach, self.transactions)
+            owners = [transactor.name for transactor in self.transactors]
+            read_the_end(self.cluster.reach, self.ports, PLACES, owners, self.transactions)
         # No process may write any more, and no request be under way: the list is of one moment.
         self.cluster.kill_brokers()
         time.sleep(0.5)
@@ -237,7 +243,10 @@ def create_topics(reach: Reach, *, with_transfers: bool = False) -> None:
         for kind in places.KINDS
     ]
     if with_transfers:
-        wanted.append(NewTopic(TRANSFERS, num_partitions=PARTITIONS))
+        wanted += [
+            NewTopic(name, num_partitions=PARTITIONS, config=dict(configs))
+            for name, configs in TOPICS.items()
+        ]
     for created in admin.create_topics(wanted).values():
         created.result(60)
 

@@ -45,6 +45,8 @@ def test_every_promise_is_kept_through_half_a_minute_of_faults() -> None:
     assert verdict.history.lives > 0
     ended = [one for one in verdict.transactions.transactions if one.outcome == OK]
     assert any(one.wanted == COMMIT for one in ended), "no transaction was committed"
+    assert verdict.transactions.reads, "no reader of committed records has got any"
+    assert verdict.transactions.markers, "no marker was found"
     assert len(verdict.history.faults) == len(STEPS)
 
 

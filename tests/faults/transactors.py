@@ -1,33 +1,39 @@
 """Clients that make transactions under faults, and write down what they asked and were told.
 
-In this room: confluent-kafka producers with a transactional id, a thread each; the last reading of
-committed records.
-Next door: other clients (workers.py), the judgement (transaction_checker.py).
+In this room: confluent-kafka producers with a transactional id, a thread each. They write to a
+topic with a log for each partition, to one whose records wait in memory for their commit, or to
+both; they commit offsets of a group, abort, go away, and go on as zombies.
+Next door: other clients (workers.py), readers (committed.py), the judgement
+(transaction_checker.py).
 """
 
+import logging
 import random
+import threading
 import time
 from typing import Final
 
-from confluent_kafka import (
-    OFFSET_BEGINNING,
-    Consumer,
-    KafkaError,
-    KafkaException,
-    Producer,
-    TopicPartition,
-)
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from tests.faults.history import OK, History
 from tests.faults.transaction_checker import ABORT, COMMIT, Transaction, TransactionHistory
 from tests.faults.workers import QUIET, Reach, Worker
 
-TOPIC: Final = "transfers"
-PARTITIONS: Final = 3
+TOPICS: Final = {
+    "transfers": {},
+    "transfers-held": {"physical.partitions": "1", "transactions.buffered": "true"},
+}
+PARTITIONS: Final = 3  # of each topic
+PLACES: Final = [(topic, partition) for topic in TOPICS for partition in range(PARTITIONS)]
 TIMEOUT_MS: Final = 15_000
-ENDED_S: Final = 90.0  # how long transactions may stay open when all faults are over
-_ABORTED, _LEFT_OPEN = 0.2, 0.1
+_ABORTED, _LEFT_OPEN, _FENCED = 0.2, 0.1, 0.1  # how often a transaction ends that way
+_WITH_OFFSETS: Final = 0.5
 _PATIENCE_S: Final = 60.0
+_OFFSETS_S: Final = 15.0
+# A fenced producer logs that as an emergency, whatever its level; here it is meant to be fenced.
+_UNHEARD: Final = logging.getLogger("fenced producers")
+_UNHEARD.addHandler(logging.NullHandler())
+_UNHEARD.propagate = False
 
 
 class Transactor(Worker):
@@ -43,54 +49,113 @@ class Transactor(Worker):
 
     def work(self) -> None:
         producer: Producer | None = None
-        while not self.stopping.is_set():
-            if producer is None:
-                producer = self._begin_instance()
-            elif not self._transaction(producer):
-                producer = None
-            time.sleep(self._dice.random() * 0.2)
+        # Its id is the group's, so that it commits offsets as a consumer that has no partitions.
+        group = Consumer({**self.reach, "group.id": self.name, **QUIET})
+        try:
+            while not self.stopping.is_set():
+                if producer is None:
+                    producer = self._begin_instance()
+                else:
+                    producer = self._transaction(producer, group)
+                time.sleep(self._dice.random() * 0.2)
+        finally:
+            group.close()
 
     def _begin_instance(self) -> Producer | None:
         settings = {"transactional.id": self.name, "transaction.timeout.ms": TIMEOUT_MS}
-        producer = Producer({**self.reach, **settings, **QUIET})
+        producer = Producer({**self.reach, **settings, **QUIET}, logger=_UNHEARD)
         try:
             producer.init_transactions(_PATIENCE_S)
         except KafkaException:
             return None  # it tries again; an id that stays away is seen by the others
         return producer
 
-    def _transaction(self, producer: Producer) -> bool:
-        """Whether the producer can go on."""
+    def _transaction(self, producer: Producer, group: Consumer) -> Producer | None:
+        """The producer of the next transaction; None if there must be a new instance."""
         self._number += 1
         made = Transaction(self.name, self._number)
         self._told.transactions.append(made)
+        first, last = self._dice.choice([(0, 3), (3, 6), (1, 5)])
         try:
             producer.begin_transaction()
-            for partition in range(PARTITIONS):
-                self._send(producer, made, partition)
+            for place in range(first, last):
+                self._send(producer, made, place)
             if producer.flush(_PATIENCE_S):
-                return False
+                return None
+            has_offset = self._dice.random() < _WITH_OFFSETS
+            if has_offset and not self._add_offset(producer, made, group, PLACES[first][0]):
+                return None
             return self._end(producer, made)
         except KafkaException as problem:
             error = problem.args[0]
-            return bool(error.txn_requires_abort()) and self._gives_up(producer)
+            return producer if error.txn_requires_abort() and self._gives_up(producer) else None
 
-    def _send(self, producer: Producer, made: Transaction, partition: int) -> None:
-        value = f"{self.name} {made.number} {partition}"
+    def _send(self, producer: Producer, made: Transaction, place: int) -> None:
+        value = f"{self.name} {made.number} {place}"
         made.sent.append(value)
 
         def delivered(error: KafkaError | None, _: object) -> None:
             if error is None:
-                made.stored.append((partition, value))
+                made.stored.append((place, value))
 
-        producer.produce(TOPIC, value.encode(), partition=partition, on_delivery=delivered)
+        topic, partition = PLACES[place]
+        producer.produce(topic, value.encode(), partition=partition, on_delivery=delivered)
 
-    def _end(self, producer: Producer, made: Transaction) -> bool:
+    def _add_offset(
+        self, producer: Producer, made: Transaction, group: Consumer, topic: str
+    ) -> bool:
+        """Whether the call came back: librdkafka can wait without end, whatever its time limit.
+
+        It forgets a TxnOffsetCommit whose connection it has given up since. The transaction is
+        left open then.
+        """
+        row = TopicPartition(topic, 0, made.number)
+        metadata = group.consumer_group_metadata()
+        is_back = threading.Event()
+        problems: list[KafkaException] = []
+
+        def add() -> None:
+            try:
+                producer.send_offsets_to_transaction([row], metadata, _OFFSETS_S)
+            except KafkaException as problem:
+                problems.append(problem)
+            finally:
+                is_back.set()
+
+        threading.Thread(target=add, daemon=True).start()
+        if not is_back.wait(2 * _OFFSETS_S):
+            return False
+        if problems:
+            raise problems[0]
+        made.offset = made.number
+        return True
+
+    def _end(self, producer: Producer, made: Transaction) -> Producer | None:
         how = self._dice.random()
         if how < _LEFT_OPEN:
-            return False
-        made.wanted = ABORT if how < _LEFT_OPEN + _ABORTED else COMMIT
-        end = producer.abort_transaction if made.wanted == ABORT else producer.commit_transaction
+            return None
+        if how < _LEFT_OPEN + _FENCED:
+            return self._end_as_zombie(producer, made)
+        aborts = how < _LEFT_OPEN + _FENCED + _ABORTED
+        self._ask_to_end(producer, made, ABORT if aborts else COMMIT)
+        return producer
+
+    def _end_as_zombie(self, producer: Producer, made: Transaction) -> Producer | None:
+        """Ask for the commit when a younger instance has its epoch; gives the younger one."""
+        younger = self._begin_instance()
+        if younger is None:
+            return None
+        made.fenced_s = time.monotonic()
+        time.sleep(0.001)
+        try:
+            self._ask_to_end(producer, made, COMMIT)
+        except KafkaException:
+            pass  # so it must be; the judge says what else would be wrong
+        return younger
+
+    def _ask_to_end(self, producer: Producer, made: Transaction, wanted: str) -> None:
+        made.wanted, made.asked_s = wanted, time.monotonic()
+        end = producer.abort_transaction if wanted == ABORT else producer.commit_transaction
         deadline = time.monotonic() + _PATIENCE_S
         while True:
             try:
@@ -100,7 +165,7 @@ class Transactor(Worker):
                     continue
                 raise
             made.outcome = OK
-            return True
+            return
 
     def _gives_up(self, producer: Producer) -> bool:
         try:
@@ -108,51 +173,3 @@ class Transactor(Worker):
         except KafkaException:
             return False
         return True
-
-
-def read_the_end(reach: Reach, told: TransactionHistory) -> None:
-    """Note what readers of committed records get, and which partitions stay open."""
-    for partition in range(PARTITIONS):
-        deadline = time.monotonic() + ENDED_S
-        while _end_of(reach, partition, "read_committed") != _end_of(
-            reach, partition, "read_uncommitted"
-        ):
-            if time.monotonic() > deadline:
-                told.hanging.append(f"{TOPIC}-{partition}")
-                break
-            time.sleep(0.5)
-        told.committed += _read(reach, partition)
-
-
-def _consumer(reach: Reach, isolation: str) -> Consumer:
-    settings = {"group.id": "auditor", "isolation.level": isolation, "enable.auto.commit": False}
-    return Consumer({**reach, **settings, "enable.partition.eof": True, **QUIET})
-
-
-def _end_of(reach: Reach, partition: int, isolation: str) -> int:
-    consumer = _consumer(reach, isolation)
-    try:
-        end: int = consumer.get_watermark_offsets(TopicPartition(TOPIC, partition), _PATIENCE_S)[1]
-        return end
-    finally:
-        consumer.close()
-
-
-def _read(reach: Reach, partition: int) -> list[tuple[int, int, str]]:
-    consumer = _consumer(reach, "read_committed")
-    found: list[tuple[int, int, str]] = []
-    deadline = time.monotonic() + ENDED_S
-    try:
-        consumer.assign([TopicPartition(TOPIC, partition, OFFSET_BEGINNING)])
-        while time.monotonic() < deadline:
-            message = consumer.poll(1.0)
-            if message is None:
-                continue
-            error = message.error()
-            if error is None:
-                found.append((partition, message.offset(), message.value().decode()))
-            elif error.code() == KafkaError._PARTITION_EOF:
-                return found
-        raise TimeoutError(f"{TOPIC}-{partition} could not be read")
-    finally:
-        consumer.close()

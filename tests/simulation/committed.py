@@ -8,11 +8,9 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from kafscale.records import control
-from kafscale.records.batch import walk
-from kafscale.records.record import open_batch
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages import fetch, find_coordinator, list_offsets, offset_fetch
+from tests.faults.committed import contents
 from tests.faults.transaction_checker import MarkerFound, Read, Stable, TransactionHistory
 from tests.simulation.cluster import Cluster, Connection, Unanswered
 from tests.simulation.places import Place
@@ -45,30 +43,8 @@ async def _fetch(connection: Connection, place: Place, at: int, isolation: int) 
     if answer.error_code or not answer.responses:
         raise Unanswered("no partition")
     part = answer.responses[0].partitions[0]
-    data = part.records or b""
-    values: list[tuple[int, str]] = []
-    found: list[MarkerFound] = []
-    upcoming = at
-    for begin, header in walk(data):
-        upcoming = header.base_offset + header.last_offset_delta + 1
-        if control.is_marker(header):
-            marker = control.read_marker(data, begin)
-            found.append(
-                MarkerFound(
-                    place.number,
-                    header.base_offset,
-                    header.producer_id,
-                    marker.turn,
-                    marker.committed,
-                )
-            )
-        elif not header.is_control and header.record_count:
-            values += [
-                (record.offset, (record.value or b"").decode())
-                for record in open_batch(data[begin : begin + header.size], _LIMIT)
-                if record.offset >= at
-            ]
-    return _Got(part.error_code, part.last_stable_offset, upcoming, values, found)
+    found = contents(place.number, at, part.records or memoryview(b""))
+    return _Got(part.error_code, part.last_stable_offset, *found)
 
 
 class CommittedReader:

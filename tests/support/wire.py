@@ -101,10 +101,16 @@ def produce_error(body: bytes) -> tuple[int, int]:
 
 
 def fetch(
-    topic: str, partition: int, offset: int, correlation_id: int, max_bytes: int = 1 << 20
+    topic: str,
+    partition: int,
+    offset: int,
+    correlation_id: int,
+    max_bytes: int = 1 << 20,
+    *,
+    isolation: int = 0,
 ) -> bytes:
     body = (
-        struct.pack(">iiiib", -1, 500, 1, 50 << 20, 0)
+        struct.pack(">iiiib", -1, 500, 1, 50 << 20, isolation)
         + struct.pack(">ii", 0, -1)  # no fetch session
         + struct.pack(">i", 1)
         + string(topic)
@@ -126,6 +132,12 @@ def fetched(body: bytes | memoryview) -> tuple[int, int, memoryview]:
     at += 34 + max(aborted, 0) * 16 + 4  # preferred read replica
     (size,) = struct.unpack_from(">i", body, at)
     return int(error), int(high), memoryview(body)[at + 4 : at + 4 + max(size, 0)]
+
+
+def last_stable(body: bytes) -> int:
+    """Up to where outcomes are known, of an answer without an error that names one partition."""
+    (name,) = struct.unpack_from(">h", body, 14)
+    return int(struct.unpack_from(">q", body, 16 + name + 4 + 14)[0])
 
 
 class Batch(NamedTuple):
