@@ -22,6 +22,7 @@ from aiohttp import web
 from obstore.store import S3Store
 from yarl import URL
 
+from kafscale.log.formats.producers import SEALER
 from tests.faults.history import FAILED, OK, UNKNOWN, History, Removed, Stored
 from tests.faults.links import LoopThread
 from tests.support.ports import free_port
@@ -255,11 +256,17 @@ def _refusal(status: int, code: str) -> web.StreamResponse:
 
 
 def epochs(segment: bytes) -> tuple[int, int]:
-    """The leader epochs of a segment's first and last batch; -1 where there is none to read."""
+    """The leader epochs of a segment's first and last batch; -1 where there is none to read.
+
+    Seals are left out: a job of any broker writes the last batch of a deleted topic's lane, in the
+    epoch of the batch before it.
+    """
     at, end = _SEGMENT_HEADER_BYTES, len(segment) - _SEGMENT_FOOTER_BYTES
     first = last = -1
     while at + 61 <= end and segment[at + 16] == 2:
         length, epoch = struct.unpack_from(">ii", segment, at + 8)
-        first, last = (epoch if first < 0 else first), epoch
+        (producer_id,) = struct.unpack_from(">q", segment, at + 43)
+        if producer_id != SEALER:
+            first, last = (epoch if first < 0 else first), epoch
         at += 12 + length
     return first, last
