@@ -32,7 +32,7 @@ STEPS = [
 def _judged(name: str, shape: Shape, steps: list[Step]) -> Verdict:
     """Judge a run; once more if no promise is broken, but a client did not end in time.
 
-    librdkafka can forget a request whose broker went away, and its caller waits without end.
+    Calls of librdkafka that wait for a commit were seen to hang after their broker went away.
     Records that are lost, doubled or torn count the first time.
     """
     verdict = judged(name, shape, SEED, under(steps))
