@@ -39,8 +39,9 @@ def started() -> Iterator[Browser]:
 
 
 def visit(browser: Browser, **settings: Any) -> Page:
-    """A page of a visitor of its own; what goes wrong in it fails the test that asks."""
-    context: BrowserContext = browser.new_context(bypass_csp=True, **settings)
+    """A page of a visitor of its own, where nothing moves: what is seen is there to stay."""
+    settings = {"bypass_csp": True, "reduced_motion": "reduce", **settings}
+    context: BrowserContext = browser.new_context(**settings)
     context.set_default_timeout(PATIENCE_MS)
     return context.new_page()
 

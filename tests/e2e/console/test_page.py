@@ -2,12 +2,14 @@
 
 import gzip
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.support import ui
-from tests.support.maven import Unavailable
+from tests.support.maven import ROOT, Unavailable
 
 LOGIN_KB = 85
 ALL_KB = 180
@@ -37,6 +39,17 @@ def test_everything_is_small(static: Path) -> None:
     files = [file for file in static.rglob("*") if file.is_file()]
     assert len(files) > 10
     assert packed(*files) < ALL_KB
+
+
+def test_a_wheel_carries_the_page(static: Path, tmp_path: Path) -> None:
+    """Built as a wheel is, but for what is compiled."""
+    build = "from setuptools import setup; setup()"
+    words = ["egg_info", "--egg-base", str(tmp_path), "build_py", "--build-lib", str(tmp_path)]
+    run = [sys.executable, "-c", build, "--quiet", *words]
+    subprocess.run(run, cwd=ROOT, capture_output=True, timeout=250, check=True)
+    carried = tmp_path / "kafscale/console/static"
+    names = {file.relative_to(static) for file in static.rglob("*") if file.is_file()}
+    assert {file.relative_to(carried) for file in carried.rglob("*") if file.is_file()} == names
 
 
 def test_the_page_has_no_script_or_style_inside_and_names_no_other_host(static: Path) -> None:
