@@ -274,6 +274,21 @@ def test_a_new_place_for_snapshots_is_tried_as_soon_as_brokers_run() -> None:
     assert tried("another", running()) != [first]
 
 
+def test_a_first_snapshot_is_overdue_when_it_was_awaited_for_two_periods() -> None:
+    wanted = {"snapshot": {"s3": {"bucket": "snapshots"}}}
+    told: dict[str, Any] = {}
+    for hours, reason in (
+        (0, "NotYet"),
+        (2, "NotYet"),
+        (3, "NeverSucceeded"),
+        (4, "NeverSucceeded"),
+    ):
+        now_ms = NOW_MS + 3_600_000 * hours
+        planned = plan(cluster(etcd=wanted, status=told), SeenCluster(), DEFAULTS, now_ms)
+        told = planned.status
+        assert condition(planned, "EtcdSnapshot")[1] == reason
+
+
 def test_the_status_says_when_the_last_snapshot_was_made() -> None:
     wanted = cluster(etcd={"snapshot": {"s3": {"bucket": "snapshots"}}})
     facts_ = SnapshotFacts(last_success_s=NOW_MS / 1000)

@@ -41,7 +41,9 @@ _SCHEDULES: Final = {
     "@annually": 366 * _DAY_S,
 }
 _EVERY_SECONDS: Final = {"h": _HOUR_S, "m": _MINUTE_S, "s": 1.0}
-OVERDUE: Final = ("Stale", "NeverSucceeded")
+NOT_YET: Final = "NotYet"
+NEVER: Final = "NeverSucceeded"
+OVERDUE: Final = ("Stale", NEVER)
 ACCESS_REASONS: Final = ("AccessDenied", "BucketMissing", "Unreachable", "NoCredentials")
 
 
@@ -129,7 +131,7 @@ def last_line(text: str) -> str:
 def snapshot_finding(
     facts: SnapshotFacts, now_s: float, period_s: float, since_s: float
 ) -> Judgement:
-    """Whether snapshots of etcd are made in time. `since_s`: when the cluster was made."""
+    """Whether snapshots of etcd are made in time. `since_s`: since when the first is awaited."""
     kind = "EtcdSnapshot"
     kept = "The bucket of the topics holds what etcd held a minute ago, too."
     if facts.failure:

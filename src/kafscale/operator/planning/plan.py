@@ -277,7 +277,7 @@ def _findings(
     yield Judgement("RolledOut", roll.is_done, roll.reason, roll.message)
     if source.is_managed and cluster.spec.etcd.snapshot is not None:
         period_s = health.period_s(cluster.spec.etcd.snapshot.schedule)
-        since_s = seconds_of(cluster.metadata.creation_timestamp)
+        since_s = _waiting_since_s(cluster, now_ms / 1000)
         yield health.snapshot_finding(seen.snapshots, now_ms / 1000, period_s, since_s)
         yield health.access_finding(seen.snapshots)
     for kind, is_so, words in (
@@ -287,6 +287,15 @@ def _findings(
         if is_so:
             yield Judgement(kind, True, kind, words)
     yield from restore_findings(cluster, wish.restore)
+
+
+def _waiting_since_s(cluster: KafscaleCluster, now_s: float) -> float:
+    """Since when the first snapshot for this bucket is waited for, by what was told before."""
+    before = next((one for one in cluster.status.conditions if one.type == "EtcdSnapshot"), None)
+    if before is None or before.reason not in (health.NOT_YET, health.NEVER):
+        return now_s
+    # What was overdue once stays so until a snapshot is made.
+    return seconds_of(before.last_transition_time) if before.reason == health.NOT_YET else 0.0
 
 
 def _why_without(wish: _Wish) -> str:
