@@ -16,6 +16,7 @@ from kafscale.wire.kafka.messages.create_acls import CreateAclsRequest
 from kafscale.wire.kafka.messages.describe_acls import DescribeAclsRequest
 from kafscale.wire.kafka.messages.sasl_handshake import SaslHandshakeRequest
 from tests.support import acl_cases
+from tests.support.access_requests import with_topic_id
 from tests.support.access_table import (
     ANSWERS,
     REQUESTS,
@@ -42,6 +43,9 @@ advertised.listeners=PLAINTEXT://127.0.0.1:{port},SASL://127.0.0.1:{sasl}
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT
 authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
 super.users=User:ANONYMOUS
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+share.coordinator.state.topic.num.partitions=1
 listener.name.sasl.sasl.enabled.mechanisms=PLAIN
 listener.name.sasl.plain.sasl.jaas.config=\
 org.apache.kafka.common.security.plain.PlainLoginModule required {users};
@@ -76,8 +80,10 @@ class User(Caller):
 
 async def judge_apache(kafka: GuardedKafka) -> dict[str, dict[str, str]]:
     async with Caller(kafka.port) as admin:
-        for name in (TOPIC, *(doomed(name_for(number)) for number in range(len(USERS)))):
-            assert (await admin.create(name)).error_code == 0
+        created = await admin.create(TOPIC)
+        assert created.error_code == 0
+        for number in range(len(USERS)):
+            assert (await admin.create(doomed(name_for(number)))).error_code == 0
         acls = [acl_of(user, grant) for user, grants in USERS.items() for grant in grants]
         results = (await admin.ask(CreateAclsRequest(acls), 3)).results
         assert {row.error_code for row in results} == {0}
@@ -94,7 +100,8 @@ async def judge_apache(kafka: GuardedKafka) -> dict[str, dict[str, str]]:
         async with User(kafka.sasl_port) as caller:
             await caller.log_in(user)
             for name, (version, make) in REQUESTS.items():
-                judged[name][user] = judge(await caller.ask(make(name_for(number)), version))
+                request = with_topic_id(make(name_for(number)), created.topic_id)
+                judged[name][user] = judge(await caller.ask(request, version))
     return judged
 
 

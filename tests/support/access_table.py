@@ -1,6 +1,6 @@
 """What Apache Kafka asks a client to be authorized for: users, requests, and what was answered.
 
-Here: users who differ in the one or two operations that they are granted, requests of every API
+Here: users who differ in the few operations that they are granted, requests of every API
 that this broker offers, and the part of an answer that depends on authorization. Apache Kafka's own
 answers are in a table beside the tests of the broker (`ANSWERS`): tests/e2e/test_access_table.py
 makes it, and tests/unit/gateways/kafka/access/test_against_apache.py holds the broker to it.
@@ -20,6 +20,7 @@ from kafscale.wire.kafka.messages import (
     alter_client_quotas,
     alter_configs,
     alter_partition_reassignments,
+    alter_user_scram_credentials,
     consumer_group_describe,
     consumer_group_heartbeat,
     create_acls,
@@ -59,6 +60,7 @@ from kafscale.wire.kafka.messages import (
     sync_group,
 )
 from kafscale.wire.kafka.schema import NO_UUID, Message
+from tests.support.access_requests import share_requests, transactional_requests
 from tests.unit.gateways.kafka.caller import fetch_request, make_batch, produce_request
 
 ANSWERS = Path(__file__).parents[1] / "unit/gateways/kafka/access/apache_answers.json"
@@ -82,6 +84,9 @@ def _users() -> dict[str, tuple[Grant, ...]]:
         "TOPIC.DESCRIBE+CLUSTER.CREATE",
         "TOPIC.CREATE+TOPIC.DESCRIBE_CONFIGS",
         "TOPIC.DELETE+TOPIC.DESCRIBE",
+        "TRANSACTIONAL_ID.WRITE+TOPIC.WRITE",
+        "TRANSACTIONAL_ID.WRITE+GROUP.READ",
+        "TRANSACTIONAL_ID.WRITE+GROUP.READ+TOPIC.READ",
     ):
         grants = tuple(grant for one in pair.split("+") for grant in users[one])
         users[pair.replace("+", "-and-")] = grants
@@ -157,6 +162,12 @@ def _commit(_: str) -> Message:
     row = offset_commit.OffsetCommitRequestPartition(0, 7)
     topics = [offset_commit.OffsetCommitRequestTopic(TOPIC, [row])]
     return offset_commit.OffsetCommitRequest(GROUP, topics=topics)
+
+
+def _scram(name: str) -> Message:
+    """The removal of a user who is not there."""
+    deletion = alter_user_scram_credentials.ScramCredentialDeletion(name, 1)
+    return alter_user_scram_credentials.AlterUserScramCredentialsRequest([deletion])
 
 
 # By name: the version, and the request. Nothing here changes what a later request is answered.
@@ -373,6 +384,7 @@ REQUESTS: dict[str, tuple[int, Make]] = {
         0,
         lambda _: describe_user_scram_credentials.DescribeUserScramCredentialsRequest(),
     ),
+    "AlterUserScramCredentials": (0, _scram),
     "DescribeTransactions": (
         0,
         lambda _: describe_transactions.DescribeTransactionsRequest(["x"]),
@@ -404,6 +416,8 @@ REQUESTS: dict[str, tuple[int, Make]] = {
         for what, resource in _CONFIG_KINDS.items()
         for api, make in _config(*resource).items()
     },
+    **transactional_requests(TOPIC, GROUP),
+    **share_requests(TOPIC, GROUP),
 }
 
 

@@ -52,13 +52,18 @@ REQUIREMENTS: Final[tuple[Requirement, ...]] = (
     ),
     ShareSessionTopics(
         lambda topic_id, partition, code: ShareFetchableTopicResponse(
-            topic_id, [SharePartitionData(partition, code, None, code)]
+            topic_id, [SharePartitionData(partition, code)]
         )
     ),
     SharedTopics(
         lambda row, code: ShareFetchableTopicResponse(
             row.topic_id,
-            [SharePartitionData(one.partition_index, code, None, code) for one in row.partitions],
+            [
+                SharePartitionData(
+                    one.partition_index, code, None, code if one.acknowledgement_batches else 0
+                )
+                for one in row.partitions
+            ],
         )
     ),
 )
