@@ -104,10 +104,9 @@ class Transactor(Worker):
     def _add_offset(
         self, producer: Producer, made: Transaction, group: Consumer, topic: str
     ) -> bool:
-        """Whether the call came back: librdkafka can wait without end, whatever its time limit.
+        """Whether the call came back; the transaction is left open if it did not.
 
-        It forgets a TxnOffsetCommit whose connection it has given up since. The transaction is
-        left open then.
+        After its broker was killed the call was seen to wait for minutes, whatever its time limit.
         """
         row = TopicPartition(topic, 0, made.number)
         metadata = group.consumer_group_metadata()
