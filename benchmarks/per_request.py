@@ -283,7 +283,7 @@ async def _measure(options: argparse.Namespace) -> dict[str, float]:
             await bench.begin()
             gc.collect()
             gc.freeze()
-            gc.set_threshold(20_000, 20, 50)  # as a broker does
+            gc.set_threshold(20_000, 5, 200)  # as a broker does
             for workload in bench.workloads():
                 if options.only is None or fnmatch(workload.name, f"*{options.only}*"):
                     slices = workload.slices or options.slices
