@@ -13,7 +13,6 @@ from tests.e2e.conftest import AGAINST
 from tests.e2e.test_fleet import FleetOfProcesses, fleet
 from tests.support.clients.confluent import Confluent
 from tests.support.maven import Unavailable
-from tests.support.pulsar_client import unique
 from tests.support.pulsar_drivers import JAVA_VERSIONS, ProgramDriver, go_driver, java_driver
 
 pytestmark = [
@@ -177,7 +176,7 @@ def wait_until(is_so: Callable[[], bool], what: str) -> None:
 
 
 def start_all(fleet: FleetOfProcesses) -> dict[str, Streams]:
-    """Every client that can be had here, by its topic; why others cannot is printed."""
+    """Every client that can be had here, each with a topic; why others cannot is printed."""
     hosts = ",".join(f"127.0.0.1:{broker.pulsar_port}" for broker in fleet.brokers)
     url = f"pulsar://{hosts}"
     kafka = Confluent(fleet.bootstrap)
@@ -188,11 +187,11 @@ def start_all(fleet: FleetOfProcesses) -> dict[str, Streams]:
     }
     found: dict[str, Streams] = {}
     for name, make in makers.items():
-        topic = unique(f"under-fire-{name}")
+        topic = f"under-fire-{name}"
         kafka.create_topic(topic, PARTITIONS)
         fleet.wait_for_members(0, 1, 2, topic=topic)
         try:
-            found[topic] = make(topic)
+            found[name] = make(topic)
         except Unavailable as reason:
             print(f"{name}: {reason}")
     return found
@@ -215,8 +214,8 @@ def test_nothing_receipted_is_lost_and_nothing_acknowledged_comes_again(
                 )
 
     def wait_for_all_members() -> None:
-        for topic in clients:
-            fleet.wait_for_members(0, 1, 2, topic=topic)
+        for name in clients:
+            fleet.wait_for_members(0, 1, 2, topic=f"under-fire-{name}")
 
     go_on(300)
     fleet.brokers[2].stop()  # it hands its partitions over
