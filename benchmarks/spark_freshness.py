@@ -151,7 +151,7 @@ def connector(bootstrap: str, folder: Path, freshness_ms: int) -> Iterator[subpr
     assert process.stdin is not None
     assert process.stdout is not None
     try:
-        if process.stdout.readline().strip() != "ready":
+        if not any(line.strip() == "ready" for line in process.stdout):
             raise Unavailable("the connector's Spark did not start")
         yield process
     finally:

@@ -8,6 +8,7 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kafscale.log.formats.segment import ANY_TIME
 from kafscale.model.errors import KafscaleError
 from kafscale.model.topics import TopicDescriptor
 from kafscale.spark.job import Context, Report
@@ -104,7 +105,10 @@ def _progress(context: Context, topic: TopicDescriptor, allowed: Allowances) -> 
 def _oldest_waiting_ms(
     views: Sequence[PartitionView], reached: Mapping[int, int], now_ms: int
 ) -> int:
-    """The age of the oldest record that is no row yet, by its timestamp."""
+    """The age of the oldest record that is no row yet, by its timestamp.
+
+    A large flush tells its times only to those who open it: it is left out.
+    """
     oldest = [
         stored.min_timestamp_ms
         for view in views
@@ -118,7 +122,8 @@ def _oldest_waiting_ms(
         for stored in view.stored_ranges
         if stored.first < reached.get(view.partition, 0) <= stored.last
     ]
-    return max(0, now_ms - min(oldest)) if oldest else 0
+    known = [time_ms for time_ms in oldest if time_ms not in ANY_TIME]
+    return max(0, now_ms - min(known)) if known else 0
 
 
 def _of_last(last: RunEnded | None, topic: str, name: str) -> Any:

@@ -12,6 +12,7 @@ import pytest
 from pyiceberg.table import StaticTable
 
 from kafscale.log.formats import keys
+from kafscale.log.formats.segment import ANY_TIME
 from kafscale.model.errors import ObjectExists
 from kafscale.objects.files import FileObjectStore
 from kafscale.spark.bucket import Bucket
@@ -28,6 +29,7 @@ from kafscale.spark.runner.run import shared
 from kafscale.spark.runner.runner import Runner, RunnerOptions
 from kafscale.spark.runner.series import RunnerSeries
 from kafscale.spark.runner.status import run as status
+from kafscale.spark.views import PartitionView, read_all_views
 from tests.unit.spark.topics import T0_MS, Topic
 
 EXPORTS_ONLY = Rhythm({})
@@ -368,6 +370,33 @@ def test_a_lease_is_renewed_under_a_new_name_and_leaves_one_object(place: Place)
     assert [row.key.rpartition("-")[2] for row in rows] == [f"{3:020d}"]
     with pytest.raises(ObjectExists):
         bucket.put_new(rows[0].key, [b""])
+
+
+def test_a_flush_that_does_not_tell_its_times_makes_no_table_late(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from argparse import Namespace
+
+    from kafscale.spark.runner import status as module
+
+    topic = place.topic("orders", table_format="delta")
+    topic.flush(0, [b"1"])
+
+    def untold(*args: Any) -> list[PartitionView]:
+        views = read_all_views(*args)
+        return [
+            view._replace(
+                stored_ranges=tuple(
+                    one._replace(min_timestamp_ms=ANY_TIME[0], max_timestamp_ms=ANY_TIME[1])
+                    for one in view.stored_ranges
+                )
+            )
+            for view in views
+        ]
+
+    monkeypatch.setattr(module, "read_all_views", untold)
+    (row,) = status(Context(topic.bucket), Namespace(catalog="")).rows
+    assert (row["lag"], row["state"], row["age_s"]) == (1, "fresh", 0)
 
 
 def test_status_says_how_far_each_table_is(place: Place) -> None:
