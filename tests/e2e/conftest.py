@@ -2,8 +2,8 @@
 
 KAFSCALE_TEST_AGAINST=apache runs the same tests against Apache Kafka: what fails there is a wrong
 test, not a wrong broker. With =virtual every topic is a virtual one, with =shared all topics share
-two logs, with =proxy every topic is a mapped one of an Apache Kafka behind `kafscale proxy`; no
-client may notice.
+two logs, with =proxy every topic is a mapped one of an Apache Kafka behind `kafscale proxy`, with
+=proxy-three of one with three nodes; no client may notice.
 """
 
 import os
@@ -23,7 +23,7 @@ from tests.support.clients import CLIENTS
 from tests.support.clients.base import Client
 from tests.support.maven import Unavailable
 from tests.support.process import BrokerProcess
-from tests.support.proxy import ProxiedKafka
+from tests.support.proxy import ProxiedCluster, ProxiedKafka
 
 KINDS: dict[str, type[BrokerProcess]] = {
     "kafscale": KafscaleProcess,
@@ -31,6 +31,7 @@ KINDS: dict[str, type[BrokerProcess]] = {
     "shared": SharedKafscaleProcess,
     "apache": ApacheKafka,
     "proxy": ProxiedKafka,
+    "proxy-three": ProxiedCluster,
 }
 AGAINST = os.environ.get("KAFSCALE_TEST_AGAINST", "kafscale")
 

@@ -60,6 +60,9 @@ advertised.listeners=PLAINTEXT://127.0.0.1:{port},SASL://127.0.0.1:{sasl}
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_SSL
 listener.name.sasl.ssl.keystore.type=PEM
 listener.name.sasl.ssl.keystore.location={keys}
+listener.name.sasl.ssl.truststore.type=PEM
+listener.name.sasl.ssl.truststore.location={authority}
+listener.name.sasl.ssl.client.auth=required
 listener.name.sasl.sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256
 listener.name.sasl.plain.sasl.jaas.config=\
 org.apache.kafka.common.security.plain.PlainLoginModule required user_proxy="secret";
@@ -85,6 +88,7 @@ class SecuredKafka(ApacheKafka):
             controller=self._controller_port,
             sasl=self.sasl_port,
             keys=self.keys.both,
+            authority=self.authority.file,
         )
         super().prepare()
 
@@ -382,7 +386,11 @@ def test_logins_and_encryption_on_both_sides(kafka: SecuredKafka, tmp_path: Path
                 },
             },
             kafka={
-                "tls": {"ca_cert_path": str(kafka.authority.file)},
+                "tls": {
+                    "ca_cert_path": str(kafka.authority.file),
+                    "cert_path": str(keys.certificate),
+                    "key_path": str(keys.key),
+                },
                 "sasl": {"mechanism": mechanism, "username": "proxy", "password": "secret"},
             },
         )

@@ -43,8 +43,11 @@ from tests.support.access_table import (
     name_for,
     read_answers,
 )
+from tests.support.apache_kafka import ApacheKafka
 from tests.support.broker import KafscaleProcess
+from tests.support.certificates import Authority
 from tests.support.exposition import parse, series
+from tests.support.maven import Unavailable
 from tests.support.ports import free_port
 from tests.support.proxy import ProxyProcess
 from tests.support.proxy_load import read, write
@@ -198,6 +201,76 @@ def test_a_client_does_what_it_is_allowed_and_no_more(
     cluster: KafscaleProcess, proxy: RuledProxy
 ) -> None:
     try_as_alice(cluster.bootstrap, proxy, "plain")
+
+
+def test_a_clients_certificate_says_who_it_is(cluster: KafscaleProcess, tmp_path: Path) -> None:
+    authority = Authority(tmp_path, "authority")
+    own = authority.issue("proxy")
+    tls = {
+        "cert_path": str(own.certificate),
+        "key_path": str(own.key),
+        "ca_cert_path": str(authority.file),
+        "require_client_cert": True,
+    }
+    proxy = ProxyProcess(
+        cluster.bootstrap,
+        MAPPING,
+        listen={"tls": tls, "acls": {"super_users": ["User:CN=admin,OU=tests"]}},
+    )
+    proxy.answers = lambda: "proxy_started" in proxy.tail()  # type: ignore[method-assign]
+
+    def by_certificate(name: str) -> dict[str, object]:
+        issued = authority.issue(name)
+        return {
+            "bootstrap.servers": proxy.bootstrap,
+            "security.protocol": "SSL",
+            "ssl.ca.location": str(authority.file),
+            "ssl.certificate.location": str(issued.certificate),
+            "ssl.key.location": str(issued.key),
+        }
+
+    with watched(proxy):
+        admin = AdminClient(by_certificate("admin"))
+        admin.create_topics([NewTopic("plain-by-certificate", 2)])["plain-by-certificate"].result()
+        binding = AclBinding(
+            ResourceType.TOPIC,
+            "plain-by-certificate",
+            ResourcePatternType.LITERAL,
+            "User:CN=alice,OU=tests",
+            "*",
+            AclOperation.DESCRIBE,
+            AclPermissionType.ALLOW,
+        )
+        for done in admin.create_acls([binding]).values():
+            done.result()
+        for name, seen in (("alice", {"plain-by-certificate"}), ("bob", set())):
+            client = AdminClient(by_certificate(name))
+            assert client.list_topics(timeout=30).topics.keys() == seen
+            with pytest.raises(KafkaException, match="TOPIC_AUTHORIZATION_FAILED"):
+                client.create_topics([NewTopic("plain-more", 1)])["plain-more"].result()
+        nameless = {"security.protocol": "SSL", "ssl.ca.location": str(authority.file)}
+        with pytest.raises(KafkaException):
+            AdminClient({"bootstrap.servers": proxy.bootstrap, **nameless}).list_topics(timeout=5)
+
+
+class RuledKafka(ApacheKafka):
+    """Apache Kafka with its own authorizer. Who does not log in may do everything."""
+
+    more_settings = """\
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+super.users=User:ANONYMOUS
+group.initial.rebalance.delay.ms=0
+"""
+
+
+def test_the_lists_of_an_apache_kafka_count_at_virtual_partitions(tmp_path: Path) -> None:
+    try:
+        kafka = RuledKafka()
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    with watched(kafka), watched(RuledProxy(kafka.bootstrap, tmp_path / "users")) as running:
+        assert isinstance(running, RuledProxy)
+        try_as_alice(kafka.bootstrap, running, "mapped")
 
 
 def test_operators_see_what_the_proxy_does(proxy: RuledProxy) -> None:

@@ -146,6 +146,10 @@ class ApacheCluster:
             node.wait_until(lambda node=node: node.running and node.answers())  # type: ignore[misc]
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Kill all nodes and remove their folders."""
         for node in self.nodes:
             node.close()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

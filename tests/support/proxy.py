@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.support.apache_kafka import ApacheKafka
+from tests.support.apache_kafka import ApacheCluster, ApacheKafka
 from tests.support.process import BrokerProcess
 
 
@@ -58,15 +58,30 @@ class ProxiedKafka(ProxyProcess):
     label = "proxied-kafka"
 
     def __init__(self, folder: Path | None = None, env: Mapping[str, str] | None = None) -> None:
-        self.kafka = ApacheKafka()
+        self.behind = self.make_behind()
+        self._is_begun = False
         mapping = {"virtual_partitions": 3, "physical_partitions": 1}
-        super().__init__(self.kafka.bootstrap, mapping, folder)
+        super().__init__(self.behind.bootstrap, mapping, folder)
+
+    def make_behind(self) -> ApacheKafka | ApacheCluster:
+        """What the proxy stands before."""
+        return ApacheKafka()
 
     def begin(self) -> None:
-        if not self.kafka.running:
-            self.kafka.start()
+        if not self._is_begun:
+            self._is_begun = True
+            self.behind.__enter__()
         super().begin()
 
     def close(self) -> None:
         super().close()
-        self.kafka.close()
+        self.behind.close()
+
+
+class ProxiedCluster(ProxiedKafka):
+    """The same with three nodes behind."""
+
+    label = "proxied-cluster"
+
+    def make_behind(self) -> ApacheCluster:
+        return ApacheCluster(3)
