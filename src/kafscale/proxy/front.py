@@ -119,6 +119,8 @@ class FrontAccess:
         refusal = None if prepare is None else prepare(call)
         if refusal is None:
             refusal = authorize(_REQUIREMENTS[api_key], call)
+        if refusal is None and api_key == _ADD_PARTITIONS:
+            refusal = _add_partitions(call)  # as in Kafka: first the transactional id, then topics
         _tell_denials(call)
         return refusal
 
@@ -232,7 +234,6 @@ _BESIDE: Final[dict[int, Callable[[Call], Message | None]]] = {
     _FETCH: _fetch,
     _METADATA: _metadata,
     _DESCRIBE_GROUPS: _describe_groups,
-    _ADD_PARTITIONS: _add_partitions,
     _DESCRIBE_CLUSTER: _describe_cluster,
     _DESCRIBE_TRANSACTIONS: _describe_transactions,
     _LIST_TRANSACTIONS: _list_transactions,
