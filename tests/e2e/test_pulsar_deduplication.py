@@ -112,13 +112,15 @@ def test_a_producer_that_was_cut_off_counts_on(tmp_path: Path) -> None:
     with watched(broker):
         client = connect(broker)
         producer = client.create_producer("cut", block_if_queue_full=True)
+        # A C++ client that has had no receipt yet numbers its messages anew when it comes back.
+        producer.send(b"0")
         done: list[pulsar.Result] = []
-        for number in range(3000):
+        for number in range(1, 3000):
             producer.send_async(b"%d" % number, lambda result, _: done.append(result))
             if number in (700, 1900):
                 broker.kill()
                 broker.start()
         producer.flush()
         client.close()
-        assert done == [pulsar.Result.Ok] * 3000
+        assert done == [pulsar.Result.Ok] * 2999
         assert values(broker, "cut", 3000) == list(range(3000))

@@ -2,6 +2,7 @@
 
 import threading
 import time
+import uuid
 from collections import Counter
 from collections.abc import Callable
 from typing import Protocol
@@ -175,33 +176,41 @@ def wait_until(is_so: Callable[[], bool], what: str) -> None:
         time.sleep(0.02)
 
 
-def start_all(fleet: FleetOfProcesses) -> dict[str, Streams]:
+def spread_topic(fleet: FleetOfProcesses, name: str) -> str:
+    """A new topic of which every broker leads a part; which one leads follows from hashes."""
+    while True:
+        topic = f"under-fire-{name}-{uuid.uuid4().hex[:8]}"
+        Confluent(fleet.bootstrap).create_topic(topic, PARTITIONS)
+        if set(fleet.leaders(topic).values()) == {0, 1, 2}:
+            fleet.wait_for_members(0, 1, 2, topic=topic)
+            return topic
+
+
+def start_all(fleet: FleetOfProcesses) -> tuple[dict[str, Streams], list[str]]:
     """Every client that can be had here, each with a topic; why others cannot is printed."""
     hosts = ",".join(f"127.0.0.1:{broker.pulsar_port}" for broker in fleet.brokers)
     url = f"pulsar://{hosts}"
-    kafka = Confluent(fleet.bootstrap)
     makers: dict[str, Callable[[str], Streams]] = {
         "python": lambda topic: PythonStreams(url, topic),
         "java": lambda topic: ProgramStreams(java_driver(JAVA_VERSIONS[0], url), topic),
         "go": lambda topic: ProgramStreams(go_driver(url), topic),
     }
     found: dict[str, Streams] = {}
+    topics = []
     for name, make in makers.items():
-        topic = f"under-fire-{name}"
-        kafka.create_topic(topic, PARTITIONS)
-        fleet.wait_for_members(0, 1, 2, topic=topic)
+        topics.append(spread_topic(fleet, name))
         try:
-            found[name] = make(topic)
+            found[name] = make(topics[-1])
         except Unavailable as reason:
             print(f"{name}: {reason}")
-    return found
+    return found, topics
 
 
 @pytest.mark.timeout(600)
 def test_nothing_receipted_is_lost_and_nothing_acknowledged_comes_again(
     fleet: FleetOfProcesses,
 ) -> None:
-    clients = start_all(fleet)
+    clients, topics = start_all(fleet)
 
     def go_on(count: int) -> None:
         """Until each client has so many more receipts, and then so many more messages."""
@@ -214,8 +223,8 @@ def test_nothing_receipted_is_lost_and_nothing_acknowledged_comes_again(
                 )
 
     def wait_for_all_members() -> None:
-        for name in clients:
-            fleet.wait_for_members(0, 1, 2, topic=f"under-fire-{name}")
+        for topic in topics:
+            fleet.wait_for_members(0, 1, 2, topic=topic)
 
     go_on(300)
     fleet.brokers[2].stop()  # it hands its partitions over

@@ -169,8 +169,8 @@ def test_source_sink_and_compaction_work_on_files_and_in_a_bucket_while_brokers_
 
 
 def test_the_command_takes_a_cluster_as_its_master(cluster: SparkCluster, on_s3: Place) -> None:
-    topic = "cluster-jobs"
-    table = f"s3://{seaweed.BUCKET}/tables/jobs"
+    topic = f"cluster-jobs-{next(_numbers)}"  # a second try has a topic and a table of its own
+    table = f"s3://{seaweed.BUCKET}/tables/{topic}"
     words = ["--table", table, "--format", "delta", "--value-format", "string"]
     with begin(on_s3, topic):
         exported = pipeline(cluster, on_s3, "export", "--topic", topic, *words)

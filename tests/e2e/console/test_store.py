@@ -43,14 +43,15 @@ def test_objects_of_every_layout_are_shown_down_to_a_batch(
     page: Page, console: ConsoleProcess, console_broker: KafscaleProcess
 ) -> None:
     admin = AdminClient({"bootstrap.servers": console_broker.bootstrap})
-    topics = [NewTopic(f"laid.{name}", 2, config=config) for name, config in LAYOUTS.items()]
+    prefix = f"laid-{uuid4().hex[:8]}"
+    topics = [NewTopic(f"{prefix}.{name}", 2, config=config) for name, config in LAYOUTS.items()]
     for made in admin.create_topics(topics).values():
         made.result(60)
     for layout in LAYOUTS:
-        produce(console_broker, f"laid.{layout}", {"value": "one", "partition": 1, "key": "k"})
-        page.goto(f"{console.url}/topics/laid.{layout}/objects")
+        produce(console_broker, f"{prefix}.{layout}", {"value": "one", "partition": 1, "key": "k"})
+        page.goto(f"{console.url}/topics/{prefix}.{layout}/objects")
         if layout == "ordinary":
-            page.get_by_label("log").select_option("1")
+            page.get_by_label("log", exact=True).select_option("1")
         expect(page.get_by_text(layout, exact=True).first).to_be_visible()
         assert_sound(page)
         page.get_by_role("table", name="Objects").get_by_role("link").first.click()
