@@ -51,7 +51,7 @@ def test_objects_of_every_layout_are_shown_down_to_a_batch(
         produce(console_broker, f"{prefix}.{layout}", {"value": "one", "partition": 1, "key": "k"})
         page.goto(f"{console.url}/topics/{prefix}.{layout}/objects")
         if layout == "ordinary":
-            page.get_by_label("log", exact=True).select_option("1")
+            page.get_by_role("combobox", name="log").select_option("1")
         expect(page.get_by_text(layout, exact=True).first).to_be_visible()
         assert_sound(page)
         page.get_by_role("table", name="Objects").get_by_role("link").first.click()
