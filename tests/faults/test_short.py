@@ -7,7 +7,7 @@ import pytest
 from tests.faults import scenarios
 from tests.faults.history import OK
 from tests.faults.places import KIND_OF
-from tests.faults.run import Shape, Verdict, judged, under
+from tests.faults.run import Shape, judged, under
 from tests.faults.schedule import LEASE_S, Step
 from tests.faults.transaction_checker import COMMIT
 from tests.support import etcd, seaweed
@@ -29,21 +29,6 @@ STEPS = [
 ]
 
 
-def _judged(name: str, shape: Shape, steps: list[Step]) -> Verdict:
-    """Judge a run; once more if no promise is broken, but a client did not end in time.
-
-    Calls of librdkafka that wait for a commit were seen to hang after their broker went away.
-    Records that are lost, doubled or torn count the first time.
-    """
-    verdict = judged(name, shape, SEED, under(steps))
-    print(verdict)
-    if verdict.findings and {one.kind for one in verdict.findings} == {"trouble"}:
-        print("once more: a client did not end in time")
-        verdict = judged(f"{name}-again", shape, SEED, under(steps))
-        print(verdict)
-    return verdict
-
-
 def test_every_promise_is_kept_through_half_a_minute_of_faults() -> None:
     if reason := etcd.missing():
         pytest.skip(reason)
@@ -52,7 +37,8 @@ def test_every_promise_is_kept_through_half_a_minute_of_faults() -> None:
     shape = Shape(
         brokers=2, etcd_members=1, idempotent_writers=1, per_s=150, members=2, transactors=2
     )
-    verdict = _judged("short", shape, STEPS)
+    verdict = judged("short", shape, SEED, under(STEPS))
+    print(verdict)
     assert verdict.findings == []
     taken = Counter(KIND_OF[send.partition] for send in verdict.history.acknowledged())
     assert all(taken[kind] > 100 for kind in KIND_OF), taken
@@ -89,7 +75,8 @@ def test_every_promise_is_kept_with_everything_on() -> None:
         stubborn=False,
         guarded=True,
     )
-    verdict = _judged("guarded", shape, GUARDED_STEPS)
+    verdict = judged("guarded", shape, SEED, under(GUARDED_STEPS))
+    print(verdict)
     assert verdict.findings == []
     assert verdict.acknowledged > 200
     assert len(verdict.history.faults) == len(GUARDED_STEPS)
