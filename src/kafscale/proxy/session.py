@@ -100,7 +100,7 @@ class ProxySession:
         if login is not None and login.state is not LoginState.DONE and not login.takes(len(frame)):
             self._give_up("too_much_before_authentication")
             return
-        self._connection.hold(len(frame) + _QUEUED_BYTES)
+        self._connection.hold(_QUEUED_BYTES)  # beside the frame, which the connection holds
         self._context.metrics.from_clients.inc(len(frame))
         self._frames.append(frame)
 

@@ -188,6 +188,8 @@ class Link:
     def receive(self, answer: memoryview) -> None:
         """Give an answer to the one who waits for it."""
         self._counts.received_bytes.inc(len(answer))
+        if self._connection is not None:
+            self._connection.release(len(answer))  # it is held for the client that asked
         if len(answer) < _CORRELATION.size or not self._waiting:
             self._broken("an answer that nothing asked for")
             return
