@@ -28,6 +28,7 @@ from kafscale.console.entry.doorway import COOKIE_MAX_AGE_S, Doorway, Visitor
 from kafscale.console.entry.static_files import StaticFiles
 from kafscale.console.entry.wall import COOKIE, HEADERS, SAFE_METHODS
 from kafscale.console.routes import PREFIX, ROUTES, Route
+from kafscale.console.watch.notes import worst_state
 from kafscale.model.errors import KafscaleError, StoreError
 
 logger = structlog.get_logger()
@@ -61,24 +62,26 @@ class ConsoleApp:
     """All routes over one set of services."""
 
     def __init__(
-        self, services: Services, doorway: Doorway, handlers: Handlers, files: StaticFiles
+        self,
+        services: Services,
+        doorway: Doorway,
+        load_pages: Callable[[], Handlers],
+        files: StaticFiles,
     ) -> None:
+        """`load_pages`: called in a thread, when the API is asked for the first time."""
         self._services = services
         self._doorway = doorway
         self._files = files
         self._streams: dict[bytes, int] = {}
-        own = {
+        self._load_pages = load_pages
+        self._pages: Handlers = {}
+        self._loading = asyncio.Lock()
+        self._own: dict[str, Callable[[Visitor, ApiCall], Awaitable[web.StreamResponse]]] = {
             "get_session": self._get_session,
             "get_openapi": self._get_openapi,
             "log_in": self._log_in,
             "log_out": self._log_out,
         }
-        self._handlers: dict[str, PageHandler] = {**handlers}
-        missing = {route.name for route in ROUTES} - self._handlers.keys() - own.keys()
-        strange = self._handlers.keys() - {route.name for route in ROUTES}
-        if missing or strange:
-            raise ValueError(f"routes without a page: {missing}; pages without a route: {strange}")
-        self._own: dict[str, Callable[[Visitor, ApiCall], Awaitable[web.StreamResponse]]] = {**own}
 
     def build(self) -> web.Application:
         """Make the application."""
@@ -167,7 +170,7 @@ class ConsoleApp:
         if route.name in self._own:
             return await self._own[route.name](visitor, call)
         await self._services.watcher.use()
-        answer = await self._handlers[route.name](call)
+        answer = await (await self._page(route))(call)
         if route.effect == "changes":
             self._services.ranges.forget()
         if route.events:
@@ -177,6 +180,12 @@ class ConsoleApp:
         if answer is None:
             return web.Response(status=route.status)
         return _json(request, answer, route.status)
+
+    async def _page(self, route: Route) -> PageHandler:
+        if not self._pages:
+            async with self._loading:
+                self._pages = self._pages or await self._services.cluster.run(self._load_pages)
+        return self._pages[route.name]
 
     def _note(
         self,
@@ -269,6 +278,8 @@ class ConsoleApp:
             has_bucket=services.bucket is not None if is_in else None,
             has_sql=services.has_sql if is_in else None,
             has_weeks=bool(services.prometheus) if is_in else None,
+            store=worst_state(services.watcher) if is_in else None,
+            as_of_ms=services.watcher.as_of_ms if is_in else None,
         )
         return _json(visitor.request, state, 200)
 
@@ -301,10 +312,18 @@ class ConsoleApp:
 
     async def _show_file(self, request: web.Request) -> web.StreamResponse:
         visitor: Visitor = request[_VISITOR]
-        found = self._files.find(request.match_info["path"], visitor.base)
+        packed = "gzip" in request.headers.get("Accept-Encoding", "")
+        found = self._files.find(request.match_info["path"], visitor.base, packed=packed)
         if found is None:
             raise ApiRefusal("unknown_path", "there is no such file")
-        headers = {"Content-Type": found.kind, "Cache-Control": found.caching, "ETag": found.etag}
+        headers = {
+            "Content-Type": found.kind,
+            "Cache-Control": found.caching,
+            "ETag": found.etag,
+            "Vary": "Accept-Encoding",
+        }
+        if found.is_packed:
+            headers["Content-Encoding"] = "gzip"
         if request.headers.get("If-None-Match") == found.etag:
             return web.Response(status=304, headers=headers)
         return web.Response(body=found.body, headers=headers)

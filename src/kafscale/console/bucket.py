@@ -6,19 +6,20 @@ is in a log (log/protocol/survey.py), single objects (admin/bucket/object_view.p
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kafscale.console.answers.refusals import ApiRefusal
-from kafscale.log.catalog.descriptors import Descriptors
 from kafscale.log.formats import places
-from kafscale.log.protocol import survey
-from kafscale.log.protocol.survey import LogSurvey
 from kafscale.model.clock import Clock
 from kafscale.model.errors import InvalidTopicName
 from kafscale.model.names import check_topic_name
 from kafscale.model.topics import TopicDescriptor
 from kafscale.objects.instrumented import InstrumentedStore
 from kafscale.objects.store import ObjectStore
+
+if TYPE_CHECKING:  # imported when a page asks: codecs of records take 5 MB
+    from kafscale.log.catalog.descriptors import Descriptors
+    from kafscale.log.protocol.survey import LogSurvey
 
 T = TypeVar("T")
 KEPT_S: Final = 30.0
@@ -84,7 +85,7 @@ class ConsoleBucket:
         """The descriptors of all topics."""
 
         async def read() -> dict[str, TopicDescriptor]:
-            found = await Descriptors(self.store, self.namespace).all()
+            found = await self._descriptors().all()
             return {topic.name: topic for topic in found}
 
         return await self.remembered.get("topics", read)
@@ -97,15 +98,22 @@ class ConsoleBucket:
             raise ApiRefusal("unknown_topic", str(bad)) from bad
 
         async def read() -> TopicDescriptor | None:
-            return (await Descriptors(self.store, self.namespace).newest(name))[1]
+            return (await self._descriptors().newest(name))[1]
 
         found = await self.remembered.get(("topic", name), read)
         if found is None or found.deleted:
             raise ApiRefusal("unknown_topic", f"the bucket has no topic {name}")
         return found
 
-    async def survey(self, folder: str) -> LogSurvey:
+    def _descriptors(self) -> "Descriptors":
+        from kafscale.log.catalog.descriptors import Descriptors
+
+        return Descriptors(self.store, self.namespace)
+
+    async def survey(self, folder: str) -> "LogSurvey":
         """One log with everything that lies in its folder."""
+        from kafscale.log.protocol import survey
+
         return await self.remembered.get(
             ("survey", folder),
             lambda: survey.survey_log(self.store, folder, places.number_of(folder)),

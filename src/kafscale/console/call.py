@@ -6,7 +6,7 @@ Here: plain data. Next door: who makes calls (app.py), who answers them (pages/)
 import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
@@ -18,13 +18,15 @@ from kafscale.console.bucket import ConsoleBucket, Remembered
 from kafscale.console.cluster import Cluster
 from kafscale.console.entry.gate import LoggedIn
 from kafscale.console.plans import ResetPlans
-from kafscale.console.records.as_of import SnapshotPartition
 from kafscale.console.records.schemas import Schemas
 from kafscale.console.routes import Query, Route
 from kafscale.console.watch.watcher import ClusterWatcher
 from kafscale.model.clock import Clock
 from kafscale.settings.sections import PricesSection
 from kafscale.tasks import Tasks
+
+if TYPE_CHECKING:  # imported when a page asks: codecs of records take 5 MB
+    from kafscale.console.records.as_of import SnapshotPartition
 
 
 class SnapshotPort(Protocol):
@@ -42,7 +44,7 @@ class SnapshotPort(Protocol):
         """Give one up."""
         ...
 
-    def partitions_of(self, name: str, topic: str) -> list[SnapshotPartition]:
+    def partitions_of(self, name: str, topic: str) -> "list[SnapshotPartition]":
         """What a snapshot holds of a topic; refused if it does not hold it."""
         ...
 

@@ -14,11 +14,10 @@ from kafscale.console.activity import ActivityLog
 from kafscale.console.app import ConsoleApp
 from kafscale.console.audit_topic import AuditTopic
 from kafscale.console.bucket import ConsoleBucket
-from kafscale.console.call import Services
+from kafscale.console.call import Handlers, Services
 from kafscale.console.cluster import Cluster
 from kafscale.console.entry.doorway import Doorway
 from kafscale.console.entry.static_files import StaticFiles
-from kafscale.console.pages import HANDLERS
 from kafscale.console.watch.watcher import ClusterWatcher
 from kafscale.model.clock import Clock, Dice
 from kafscale.settings.config import Config
@@ -73,12 +72,19 @@ def _audit_topic(cluster: Cluster, topic: str | None) -> AuditTopic | None:
     return AuditTopic(send)
 
 
+def load_pages() -> Handlers:
+    """What answers the API. Its code takes 7 MB, which a console without visitors need not have."""
+    from kafscale.console.pages import HANDLERS
+
+    return HANDLERS
+
+
 class ConsoleServer:
     """Serves until stopped."""
 
     def __init__(self, services: Services, doorway: Doorway, files: StaticFiles) -> None:
         self._services = services
-        self._app = ConsoleApp(services, doorway, HANDLERS, files).build()
+        self._app = ConsoleApp(services, doorway, load_pages, files).build()
         self._tasks = Tasks()
         self._runner: web.AppRunner | None = None
 

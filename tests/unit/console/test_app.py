@@ -1,6 +1,8 @@
 """Every route through the wall, over a real socket; no broker is there to be asked."""
 
 import re
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -14,9 +16,8 @@ from kafscale.console.entry.doorway import Doorway
 from kafscale.console.entry.gate import PASSWORD, USERNAME, take_credentials
 from kafscale.console.entry.static_files import StaticFiles
 from kafscale.console.entry.wall import Wall
-from kafscale.console.pages import HANDLERS
 from kafscale.console.routes import PREFIX, ROUTES, Route
-from kafscale.console.server import open_services
+from kafscale.console.server import load_pages, open_services
 from kafscale.settings.config import Config
 from kafscale.settings.sections import ConsoleSection
 from kafscale.system import SystemClock, SystemDice
@@ -47,7 +48,7 @@ async def opened(tmp_path: Path) -> AsyncIterator[Open]:
         wall = Wall("127.0.0.1", base_path=config.console.base_path)
         chosen = CREDENTIALS if environment is None else environment
         doorway = Doorway(wall, take_credentials(dict(chosen), dice), clock, dice)
-        app = ConsoleApp(services, doorway, HANDLERS, StaticFiles(files)).build()
+        app = ConsoleApp(services, doorway, load_pages, StaticFiles(files)).build()
         client: Client = TestClient(TestServer(app, host="127.0.0.1"))
         await client.start_server()
         clients.append(client)
@@ -245,13 +246,62 @@ async def test_changes_and_refusals_are_in_the_activity(opened: Open) -> None:
     assert "right" not in text
 
 
+POLICY = {
+    "default-src 'none'",
+    "script-src 'self'",
+    "style-src 'self'",
+    "img-src 'self' data:",
+    "connect-src 'self'",
+    "base-uri 'self'",
+    "form-action 'self'",
+    "frame-ancestors 'none'",
+    "require-trusted-types-for 'script'",
+}
+HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+
 async def test_every_answer_carries_the_policy(opened: Open) -> None:
     client = await opened()
     for path in ("/", "/assets/main-AbCd1234.js", "/health", f"/{PREFIX}topics", "/nothing.js"):
         async with client.get(path) as answer:
-            assert "script-src 'self'" in answer.headers["Content-Security-Policy"]
-            assert "unsafe" not in answer.headers["Content-Security-Policy"]
-            assert answer.headers["X-Content-Type-Options"] == "nosniff"
+            assert set(answer.headers["Content-Security-Policy"].split("; ")) == POLICY
+            assert HEADERS.items() <= dict(answer.headers).items()
+
+
+async def test_files_of_the_page_are_packed_for_browsers_that_take_gzip(
+    opened: Open, tmp_path: Path
+) -> None:
+    script = b"let a = 1;" * 200
+    (tmp_path / "assets" / "large-AbCd1234.js").write_bytes(script)
+    client = await opened()
+    seen = {}
+    for accepted in ("gzip, br", "identity"):
+        headers = {"Accept-Encoding": accepted}
+        async with client.get("/assets/large-AbCd1234.js", headers=headers) as answer:
+            assert await answer.read() == script  # the client unpacks it
+            assert answer.headers["Vary"] == "Accept-Encoding"
+            kind = answer.headers.get("Content-Encoding")
+            seen[kind] = int(answer.headers["Content-Length"]), answer.headers["ETag"]
+    assert seen["gzip"][0] < seen[None][0] == len(script)
+    assert seen["gzip"][1] != seen[None][1]
+
+
+def test_every_route_has_a_page_or_is_the_servers_own() -> None:
+    own = {"get_session", "get_openapi", "log_in", "log_out"}
+    assert load_pages().keys() | own == {route.name for route in ROUTES}
+    assert not load_pages().keys() & own
+
+
+def test_a_console_without_visitors_has_no_codecs_of_records_in_memory() -> None:
+    code = "import sys, kafscale.cli.brokers.console; print(*sys.modules)"
+    run = [sys.executable, "-c", code]
+    loaded = subprocess.run(run, capture_output=True, text=True, timeout=60, check=True)
+    assert not {"cramjam", "lz4", "kafscale.console.pages", "uvloop"} & set(loaded.stdout.split())
 
 
 async def test_the_page_has_the_path_that_the_browser_sees(opened: Open) -> None:

@@ -5,13 +5,12 @@ It is imported when the first page asks: its libraries take memory.
 
 from typing import TYPE_CHECKING
 
-from kafscale.admin.bucket.stored_records import StoredPart
 from kafscale.console.answers.refusals import ApiRefusal
 from kafscale.console.answers.store_shapes import NewSnapshot, SnapshotRow
-from kafscale.console.records.as_of import SnapshotPartition
 from kafscale.settings.config import Config
 
 if TYPE_CHECKING:
+    from kafscale.console.records.as_of import SnapshotPartition
     from kafscale.spark.bucket import Bucket
     from kafscale.spark.source.pins import NamedSnapshot
 
@@ -49,8 +48,10 @@ class StoredSnapshots:
         except pins.SnapshotError as bad:
             raise ApiRefusal("unknown_snapshot", str(bad)) from bad
 
-    def partitions_of(self, name: str, topic: str) -> list[SnapshotPartition]:
+    def partitions_of(self, name: str, topic: str) -> "list[SnapshotPartition]":
         """What a snapshot holds of a topic."""
+        from kafscale.admin.bucket.stored_records import StoredPart
+        from kafscale.console.records.as_of import SnapshotPartition
         from kafscale.spark.source import pins
 
         try:

@@ -71,6 +71,8 @@ class SessionFacts(ApiShape, kw_only=True):
     has_bucket: bool | None = None  # false: objects, snapshots and sizes are not known
     has_sql: bool | None = None
     has_weeks: bool | None = None  # there is a Prometheus to ask for more than a day
+    store: StoreStateName | None = None  # null with a login: no broker says
+    as_of_ms: int | None = None  # when brokers were looked at last
 
 
 class LoginRequest(ApiShape, kw_only=True):

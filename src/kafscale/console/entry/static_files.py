@@ -5,6 +5,7 @@ Here: finding a file by its path, never outside the folder; the console's base p
 scripts that are gone. Next door: the sources of the page (`ui/`).
 """
 
+import gzip
 import hashlib
 import html
 import mimetypes
@@ -18,6 +19,7 @@ _ASK_AGAIN: Final = "no-cache"
 _BASE: Final = re.compile(rb"<base\b[^>]*>", re.IGNORECASE)
 _HEAD: Final = re.compile(rb"<head\b[^>]*>", re.IGNORECASE)
 _HASHED: Final = re.compile(r"assets/[\w.-]+-[\w-]{8,}\.\w+")
+_WORTH_PACKING: Final = 1000  # bytes
 _STYLE: Final = "building.css"
 _FAILED: Final = "failed"
 _KINDS: Final = {
@@ -46,6 +48,7 @@ class FoundFile(NamedTuple):
     kind: str
     caching: str
     etag: str
+    is_packed: bool = False  # by gzip
 
 
 class StaticFiles:
@@ -56,9 +59,13 @@ class StaticFiles:
         self._folder = folder
         self._build_log = build_log
         self._kept: dict[str, tuple[int, bytes]] = {}  # by path: when it was changed, its bytes
+        self._packed: dict[str, tuple[int, bytes]] = {}
 
-    def find(self, path: str, base: str) -> FoundFile | None:
-        """The file at a path; what looks like no file is the page itself, which reads the path."""
+    def find(self, path: str, base: str, *, packed: bool = False) -> FoundFile | None:
+        """The file at a path; what looks like no file is the page itself, which reads the path.
+
+        `packed`: the browser takes gzip.
+        """
         index = self._read("index.html")
         if path == _STYLE:
             return _found(_BUILDING_CSS, "building.css", _ASK_AGAIN)
@@ -66,7 +73,10 @@ class StaticFiles:
             page = self._building(base)
             return None if _is_file(path) else _found(page, "index.html", "no-store")
         if path and path != "index.html" and (body := self._read(path)) is not None:
-            return _found(body, path, _FOR_A_YEAR if _HASHED.fullmatch(path) else _ASK_AGAIN)
+            caching = _FOR_A_YEAR if _HASHED.fullmatch(path) else _ASK_AGAIN
+            if packed and len(body) >= _WORTH_PACKING and Path(path).suffix.lower() in _KINDS:
+                return _found(self._pack(path, body), path, caching)._replace(is_packed=True)
+            return _found(body, path, caching)
         if _is_file(path) and path != "index.html":
             return None
         return _found(_with_base(index, base), "index.html", _ASK_AGAIN)
@@ -85,6 +95,13 @@ class StaticFiles:
                 kept = self._kept[path] = changed, file.read_bytes()
         except OSError:
             return None
+        return kept[1]
+
+    def _pack(self, path: str, body: bytes) -> bytes:
+        changed = self._kept[path][0]
+        kept = self._packed.get(path)
+        if kept is None or kept[0] != changed:
+            kept = self._packed[path] = changed, gzip.compress(body, 9, mtime=0)
         return kept[1]
 
     def _building(self, base: str) -> bytes:

@@ -28,10 +28,10 @@ _TRAFFIC: Final = {
 }
 
 
-def worst_state(watcher: "ClusterWatcher") -> str | None:
+def worst_state(watcher: "ClusterWatcher") -> StoreStateName | None:
     """The store's state as the broker feels it that feels it worst; None: no broker says."""
-    found = [one.health for one in watcher.readings if one.health in STATES]
-    return max(found, key=STATES.index) if found else None
+    said = {one.health for one in watcher.readings}
+    return next((state for state in reversed(STATES) if state in said), None)
 
 
 def note_readings(watcher: "ClusterWatcher") -> None:
