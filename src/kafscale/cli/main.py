@@ -6,11 +6,13 @@ that was asked for.
 """
 
 import argparse
+import atexit
 import importlib
 import os
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final, NoReturn, Protocol
 
 from kafscale import __version__
@@ -82,7 +84,34 @@ class Parser(argparse.ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; never raises, save for --help and --version, which exit by themselves."""
-    words = list(sys.argv[1:] if argv is None else argv)
+    if argv is not None:
+        return _code_of(list(argv))
+    ending = _Ending()
+    atexit.register(ending.end)  # the first one that is registered is the last one that is called
+    ending.code = _code_of(sys.argv[1:])
+    return ending.code
+
+
+class _Ending:
+    """Ends the process with the command's own exit code, whatever its libraries do at exit.
+
+    A thread of `deltalake` that wants Python's lock while Python ends is killed by Python, and
+    takes the process along (`terminate called without an active exception`, code 134): after the
+    commit, and after all that the command has printed.
+    """
+
+    def __init__(self) -> None:
+        self.code: int | None = None
+
+    def end(self) -> None:
+        if self.code is not None and "deltalake" in sys.modules:
+            for stream in (sys.stdout, sys.stderr):
+                with suppress(OSError, ValueError):  # the reader has gone; `main` has said so
+                    stream.flush()
+            os._exit(self.code)
+
+
+def _code_of(words: list[str]) -> int:
     try:
         code = _run(words)
         sys.stdout.flush()

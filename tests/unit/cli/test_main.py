@@ -154,3 +154,20 @@ def test_an_error_that_points_at_a_place_keeps_its_lines() -> None:
 
     assert cli._one_line(Pointing("bad\nselect \x1b\n---^^^")) == "bad\nselect \\x1b\n---^^^"
     assert cli._one_line(KafscaleError("two\nlines")) == "two lines"
+
+
+def test_a_library_that_dies_at_exit_does_not_change_the_exit_code() -> None:
+    """`deltalake` can: its threads may still run when Python ends."""
+    script = """
+import ctypes, sys, types
+from kafscale.cli import main as cli
+from kafscale.cli.serving import serve
+c = ctypes.CDLL(None)
+c.__cxa_atexit(c.abort, None, None)  # called after all that Python does at exit
+sys.modules["deltalake"] = types.ModuleType("deltalake")
+serve.run = lambda args: print("committed") or 7
+sys.argv = ["kafscale", "serve"]
+sys.exit(cli.main())
+"""
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+    assert (ended.returncode, ended.stdout) == (7, b"committed\n")
