@@ -26,7 +26,9 @@ $(VENV)/.dev: $(VENV)/.broker
 	@touch $@
 
 # Optional: without a compiler there is a warning, and records are checked by slower code.
-$(VENV)/.compiled: $(VENV)/.dev setup.py src/kafscale/records/walk.py
+COMPILED = src/kafscale/records/walk.py $(wildcard src/kafscale/gateways/*/*/splice.py)
+
+$(VENV)/.compiled: $(VENV)/.dev setup.py $(COMPILED)
 	@$(BIN)/python setup.py --quiet build_ext --inplace
 	@touch $@
 

@@ -192,7 +192,7 @@ def test_a_batch_that_is_larger_than_the_topic_allows_is_refused() -> None:
 
 @given(st.binary(max_size=60), st.integers(0, 70))
 def test_broken_records_of_a_producer_do_no_harm(data: bytes, count: int) -> None:
-    out = bytearray()
+    out: list[bytes] = []
     end = splice.to_kafka(data, 0, 0, count, out)
     assert end == splice.BROKEN or 0 <= end <= len(data)
 
@@ -234,7 +234,8 @@ def test_the_compiled_loops_and_their_source_do_the_same(
         spoilt = data[:where] + noise + data[where + len(noise) :]
         outcomes = []
         for loops in (splice, AS_PYTHON):
-            to_kafka, to_fluvio = bytearray(), bytearray()
+            to_kafka: list[bytes] = []
+            to_fluvio: list[bytes] = []
             outcomes.append(
                 (
                     loops.to_kafka(spoilt, 0, index, len(records), to_kafka),
@@ -242,8 +243,8 @@ def test_the_compiled_loops_and_their_source_do_the_same(
                     loops.to_fluvio(spoilt, 0, index, len(records), 0, False, to_fluvio),
                     loops.offset_delta(spoilt, 0),
                     loops.after_record(spoilt, 0),
-                    to_kafka,
-                    to_fluvio,
+                    b"".join(to_kafka),
+                    b"".join(to_fluvio),
                 )
             )
         assert outcomes[0] == outcomes[1]

@@ -115,12 +115,18 @@ def spliced(sent: FluvioBatch, data: bytes) -> Generator[None, None, bytearray]:
         raise InvalidRecord(f"{count} records cannot be in {len(data) - _COUNT.size} bytes")
     if count != sent.last_offset_delta + 1:
         raise InvalidRecord(f"{count} records up to offset delta {sent.last_offset_delta}")
-    out = bytearray(HEADER_SIZE)
+    out = bytearray()
+    pieces = [bytes(HEADER_SIZE)]
     at = _COUNT.size
     for index in range(0, count, _RECORDS_PER_STEP):
-        at = splice.to_kafka(data, at, index, min(_RECORDS_PER_STEP, count - index), out)
+        at = splice.to_kafka(data, at, index, min(_RECORDS_PER_STEP, count - index), pieces)
         if at == splice.BROKEN:
             raise InvalidRecord(f"one of the records from {index} on is broken")
+        if out:
+            out += b"".join(pieces)
+        else:
+            out = bytearray().join(pieces)
+        pieces.clear()
         yield
     if at != len(data):
         raise InvalidRecord(f"{len(data) - at} bytes follow the last of {count} records")

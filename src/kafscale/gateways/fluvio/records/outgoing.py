@@ -57,8 +57,7 @@ def cut(opened: OpenedBatch, start: int) -> Generator[None, None, list[OffsetRun
         if not is_broken and header.base_offset + delta < start:
             at, count = splice.after_record(data, at), 1
         elif not is_broken:
-            out = bytearray()
-            at, count = yield from _run(data, at, left, delta, keep_times, out)
+            at, count, out = yield from _run(data, at, left, delta, keep_times)
             base = header.base_offset + delta
             runs.append(OffsetRun(base, count, first_ms, header.max_timestamp_ms, out))
             yield
@@ -69,17 +68,21 @@ def cut(opened: OpenedBatch, start: int) -> Generator[None, None, list[OffsetRun
 
 
 def _run(
-    data: bytes, at: int, left: int, delta: int, keep_times: bool, out: bytearray
-) -> Generator[None, None, tuple[int, int]]:
+    data: bytes, at: int, left: int, delta: int, keep_times: bool
+) -> Generator[None, None, tuple[int, int, bytes]]:
+    """The place after a run of records, their number, and the run as Fluvio's records."""
     done = 0
+    joined: list[bytes] = []
     while done < left:
         some = min(_RECORDS_PER_STEP, left - done)
-        at, copied = splice.to_fluvio(data, at, done, some, delta + done, keep_times, out)
+        pieces: list[bytes] = []
+        at, copied = splice.to_fluvio(data, at, done, some, delta + done, keep_times, pieces)
         done += copied
+        joined.append(b"".join(pieces))
         if at == splice.BROKEN or copied < some:
             break
         yield
-    return at, done
+    return at, done, joined[0] if len(joined) == 1 else b"".join(joined)
 
 
 def record_set(runs: Iterable[OffsetRun], start: int, end: int) -> list[Buffer]:

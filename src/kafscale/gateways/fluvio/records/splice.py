@@ -6,8 +6,9 @@ A record of Fluvio: length, attributes, time delta, offset delta, a byte that sa
 a key, key length, key, value length, value, 0. A value is never null, and there are no headers.
 All numbers are zigzag varints. Most bytes are the same in both, and are copied as they are.
 
-Here: the loops. They go through a bounded number of records per call, so that others run in
-between. Both check every length against what is left: a stored batch may be broken, too.
+Here: the loops. They give the pieces that the caller joins: to grow one result piece by piece takes
+twice as long. They go through a bounded number of records per call, so that others run in between.
+Both check every length against what is left: a stored batch may be broken, too.
 `make setup` compiles this file to machine code where there is a C compiler (setup.py).
 Next door: whole batches (incoming.py, outgoing.py).
 Never here: imports of this package, batch headers, compression.
@@ -24,10 +25,12 @@ BROKEN: Final = -1  # no place: the record cannot be right
 _NO_KEY: Final = 0
 _HAS_KEY: Final = 1
 _NULL: Final = 1  # the length -1
+_BYTES: Final = [bytes((number,)) for number in range(256)]
+_EMPTY_VALUE: Final = b"\x00\x00"  # and no headers
 
 
-def to_kafka(data: bytes, at: i64, index: i64, count: i64, out: bytearray) -> i64:
-    """Append records of Fluvio to `out` as Kafka's, numbered from `index` on.
+def to_kafka(data: bytes, at: i64, index: i64, count: i64, out: list[bytes]) -> i64:
+    """Append the pieces of records of Fluvio to `out` as Kafka's, numbered from `index` on.
 
     Gives the place after the last of `count` records, or BROKEN.
     """
@@ -43,7 +46,7 @@ def to_kafka(data: bytes, at: i64, index: i64, count: i64, out: bytearray) -> i6
     return at
 
 
-def _record_to_kafka(data: bytes, at: i64, index: i64, out: bytearray) -> i64:
+def _record_to_kafka(data: bytes, at: i64, index: i64, out: list[bytes]) -> i64:
     raw: i64 = data[at]
     at += 1
     if raw > 0x7F:
@@ -87,7 +90,7 @@ def _record_to_kafka(data: bytes, at: i64, index: i64, out: bytearray) -> i64:
     _put(out, size << 1)
     _put_head(data, begin, time_end, tag_at, index, out)
     if has_key == _NO_KEY:
-        out.append(_NULL)
+        out.append(_BYTES[_NULL])
     _put_tail(data, key_at, value_end, end, out)
     return end
 
@@ -123,9 +126,9 @@ def after_record(data: bytes, at: i64) -> i64:
 
 
 def to_fluvio(
-    data: bytes, at: i64, index: i64, count: i64, delta: i64, keep_times: bool, out: bytearray
+    data: bytes, at: i64, index: i64, count: i64, delta: i64, keep_times: bool, out: list[bytes]
 ) -> tuple[i64, i64]:
-    """Append records of Kafka to `out` as Fluvio's, numbered from `index` on.
+    """Append the pieces of records of Kafka to `out` as Fluvio's, numbered from `index` on.
 
     The records must have the offset deltas `delta`, `delta` + 1 and so on: the loop ends early at
     one that has another. Gives the place after the last record, or BROKEN, and how many there were.
@@ -147,7 +150,7 @@ def to_fluvio(
 
 
 def _record_to_fluvio(
-    data: bytes, start: i64, index: i64, delta: i64, keep_times: bool, out: bytearray
+    data: bytes, start: i64, index: i64, delta: i64, keep_times: bool, out: list[bytes]
 ) -> i64:
     """The place after the record at `start`; `start` itself if its offset delta is another one."""
     at = start
@@ -205,38 +208,37 @@ def _record_to_fluvio(
     if keep_times:
         _put_head(data, begin, time_end, delta_end, index, out)
     else:
-        out.append(data[begin])
-        out.append(0)
+        out.append(data[begin : begin + 1])
+        out.append(_BYTES[0])
         _put(out, index << 1)
-    out.append(has_key)
+    out.append(_BYTES[_HAS_KEY] if has_key else _BYTES[_NO_KEY])
     if has_value:
         _put_tail(data, key_at, value_end, end, out)
     else:
-        out += data[key_at:value_end]
-        out.append(0)
-        out.append(0)
+        out.append(data[key_at:value_end])
+        out.append(_EMPTY_VALUE)
     return end
 
 
 def _put_head(
-    data: bytes, begin: i64, time_end: i64, delta_end: i64, index: i64, out: bytearray
+    data: bytes, begin: i64, time_end: i64, delta_end: i64, index: i64, out: list[bytes]
 ) -> None:
     """Append attributes, time delta and `index`: in one piece if the data has the same number."""
     raw: i64 = data[time_end]
     if (raw == index << 1 and raw <= 0x7F) or _is_number(data, time_end, delta_end, index << 1):
-        out += data[begin:delta_end]
+        out.append(data[begin:delta_end])
     else:
-        out += data[begin:time_end]
+        out.append(data[begin:time_end])
         _put(out, index << 1)
 
 
-def _put_tail(data: bytes, key_at: i64, value_end: i64, end: i64, out: bytearray) -> None:
+def _put_tail(data: bytes, key_at: i64, value_end: i64, end: i64, out: list[bytes]) -> None:
     """Append key and value and no headers: in one piece if the data has none."""
     if end - value_end == 1 and data[value_end] == 0:
-        out += data[key_at:end]
+        out.append(data[key_at:end])
     else:
-        out += data[key_at:value_end]
-        out.append(0)
+        out.append(data[key_at:value_end])
+        out.append(_BYTES[0])
 
 
 def _after_number(data: bytes, at: i64) -> i64:
@@ -279,9 +281,9 @@ def _width(number: i64) -> i64:
     return width
 
 
-def _put(out: bytearray, raw: i64) -> None:
+def _put(out: list[bytes], raw: i64) -> None:
     """Append a number, zigzag already."""
     while raw > 0x7F:
-        out.append(raw & 0x7F | 0x80)
+        out.append(_BYTES[raw & 0x7F | 0x80])
         raw >>= 7
-    out.append(raw)
+    out.append(_BYTES[raw])
