@@ -10,9 +10,9 @@ from kafscale.local import programs
 from kafscale.local.errors import ProgramMissing
 from kafscale.metadata import keys
 from kafscale.model.errors import CorruptObject
-from kafscale.operator.etcd_gateway import check_snapshot, read_snapshot
-from kafscale.operator.snapshot_load import NoSnapshot, replace, wanted_rows
-from kafscale.operator.snapshot_pages import newest_rows
+from kafscale.operator.etcd.gateway import check_snapshot, read_snapshot
+from kafscale.operator.etcd.snapshot_load import NoSnapshot, replace, wanted_rows
+from kafscale.operator.etcd.snapshot_pages import newest_rows
 from kafscale.system import SystemClock
 from tests.support import etcd
 

@@ -27,7 +27,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from kafscale.proxy.front import versions_of
+from kafscale.proxy.access.front import versions_of
 from kafscale.wire.kafka.messages.create_acls import CreateAclsRequest
 from kafscale.wire.kafka.messages.delete_topics import DeleteTopicsRequest
 from kafscale.wire.kafka.messages.metadata import MetadataRequest

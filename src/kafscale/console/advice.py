@@ -1,7 +1,7 @@
 """What would save money, and how much: the arithmetic of cost with other settings.
 
 Here: shared logs for small topics, a longer flush interval. Next door: what it costs now
-(figures.py), the page (pages/cost.py).
+(figures.py), the page (pages/cluster/cost.py).
 """
 
 from collections.abc import Collection, Mapping

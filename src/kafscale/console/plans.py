@@ -1,6 +1,6 @@
 """Plans to move offsets that people have looked at and may still carry out.
 
-Next door: making them and carrying them out (pages/resets.py).
+Next door: making them and carrying them out (pages/groups/resets.py).
 """
 
 from typing import Final

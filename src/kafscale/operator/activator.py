@@ -3,7 +3,7 @@
 Here: connections are accepted and held; the operator asks how many wait, and wakes the brokers.
 Then the bytes of each connection are passed on to a broker. The client learns the brokers' own
 addresses from the first answer and goes there.
-Next door: who asks (broker_pages.py), where it runs (parts/activator.py).
+Next door: who asks (brokers/pages.py), where it runs (parts/activator.py).
 Never here: what the bytes mean.
 """
 

@@ -1,6 +1,6 @@
 """The operator process: election, informers, workers, its page, signals.
 
-Here: wiring. Next door: the loops (cluster_loop.py, topic_loop.py).
+Here: wiring. Next door: the loops (loops/).
 """
 
 import asyncio
@@ -18,22 +18,22 @@ from msgspec import Struct
 
 from kafscale.admin.errors import AdminError
 from kafscale.model.clock import Clock, Dice
-from kafscale.operator.broker_clients import BrokerClients
-from kafscale.operator.cluster_loop import ClusterLoop
-from kafscale.operator.events import Events
+from kafscale.operator.brokers.clients import BrokerClients
 from kafscale.operator.kube.access import Access, find_access
 from kafscale.operator.kube.client import Kube, Object
 from kafscale.operator.kube.errors import KubeError
 from kafscale.operator.kube.informer import Informer, Key
 from kafscale.operator.kube.lease import Election, LeaseLost
 from kafscale.operator.kube.work_queue import KeyQueue
+from kafscale.operator.loops.clusters import ClusterLoop
+from kafscale.operator.loops.events import Events
+from kafscale.operator.loops.observation import PARTS, Observation
+from kafscale.operator.loops.topics import TopicLoop
+from kafscale.operator.loops.users import UserLoop
 from kafscale.operator.metrics import OperatorMetrics
-from kafscale.operator.observation import PARTS, Observation
 from kafscale.operator.page import alive, as_metrics, open_page
 from kafscale.operator.parts.common import Defaults
 from kafscale.operator.passwords import Passwords
-from kafscale.operator.topic_loop import TopicLoop
-from kafscale.operator.user_loop import UserLoop
 from kafscale.system import SystemClock, SystemDice
 from kafscale.tasks import Tasks
 

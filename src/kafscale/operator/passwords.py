@@ -3,7 +3,7 @@
 Here: the key is a Secret in the operator's namespace, made once. A password follows from the key
 and from what it is for. So the operator may create Secrets and needs no right to read those of
 others, and a password that was half made is the same at the next try.
-Next door: who gets passwords (cluster_loop.py, user_loop.py).
+Next door: who gets passwords (loops/clusters.py, loops/users.py).
 """
 
 import base64

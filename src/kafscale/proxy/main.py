@@ -19,18 +19,18 @@ from kafscale.gateways.kafka.calls.login import LoginRules
 from kafscale.gateways.ops_http import OpsServer
 from kafscale.model.clock import Clock, Dice
 from kafscale.model.errors import KafscaleError
+from kafscale.proxy.access.front import FrontAccess
+from kafscale.proxy.access.logins import FileUsers
+from kafscale.proxy.connections.doors import AddressTaken, ProxyDoors
 from kafscale.proxy.context import ProxyContext
-from kafscale.proxy.doors import AddressTaken, ProxyDoors
-from kafscale.proxy.front import FrontAccess
-from kafscale.proxy.logins import FileUsers
-from kafscale.proxy.members import Members
+from kafscale.proxy.coordination.members import Members
+from kafscale.proxy.coordination.offsets import VirtualOffsets
+from kafscale.proxy.coordination.topics import TopicMap
 from kafscale.proxy.metrics import ProxyMetrics
-from kafscale.proxy.offsets import VirtualOffsets
-from kafscale.proxy.partitions import PhysicalPartitions
-from kafscale.proxy.reading import LaneReader, PhysicalBlocks
+from kafscale.proxy.partitions.open_partitions import PhysicalPartitions
+from kafscale.proxy.partitions.reading import LaneReader, PhysicalBlocks
+from kafscale.proxy.partitions.tail import NewestBatches
 from kafscale.proxy.settings import Kafka, ProxySettings, read_address
-from kafscale.proxy.tail import NewestBatches
-from kafscale.proxy.topics import TopicMap
 from kafscale.proxy.upstream.acls import UpstreamAcls
 from kafscale.proxy.upstream.appending import Appender
 from kafscale.proxy.upstream.cluster import Upstream

@@ -11,12 +11,12 @@ import uvloop
 
 from kafscale.model.clock import Clock
 from kafscale.model.errors import CorruptBatch, KafscaleError
+from kafscale.proxy.coordination.topics import KEY, MappedTopic, TopicMap, TopicPin
 from kafscale.proxy.main import open_upstream
-from kafscale.proxy.partitions import state_key
+from kafscale.proxy.partitions.open_partitions import state_key
 from kafscale.proxy.settings import ProxySettings
 from kafscale.proxy.state.checkpoints import read_checkpoint
 from kafscale.proxy.state.lanes import PhysicalLog, PlaceMark
-from kafscale.proxy.topics import KEY, MappedTopic, TopicMap, TopicPin
 from kafscale.proxy.upstream.cluster import Upstream
 from kafscale.proxy.upstream.fetching import EARLIEST, LATEST, fetch_block, list_offset
 from kafscale.proxy.upstream.ledger import Ledger

@@ -13,7 +13,7 @@ from kafscale.cli import main
 from kafscale.operator.kinds.cluster import KafscaleCluster
 from kafscale.operator.kinds.crds import CLUSTER, RESOURCES, schema_of
 from tests.support.kubernetes.document import ROOT, commands, kubectl, option
-from tests.unit.operator.test_crds import unknown
+from tests.unit.operator.kinds.test_crds import unknown
 
 SHORT = {resource.short: resource for resource in RESOURCES}
 

@@ -6,12 +6,12 @@ from kafscale.access.scram import SCRAM_MECHANISMS
 from kafscale.engine.access.authentication import Exchange
 from kafscale.model.errors import AuthenticationFailed
 from kafscale.model.secret import Secret
+from kafscale.proxy.access.logins import FileUsers
 from kafscale.proxy.apis.table import AT_OWN_ADDRESS, EVERYWHERE
-from kafscale.proxy.logins import FileUsers
-from kafscale.proxy.members import Members, Peer
-from kafscale.proxy.session import _acks
-from kafscale.proxy.tail import NewestBatches
-from kafscale.proxy.topics import MappedTopic
+from kafscale.proxy.connections.session import _acks
+from kafscale.proxy.coordination.members import Members, Peer
+from kafscale.proxy.coordination.topics import MappedTopic
+from kafscale.proxy.partitions.tail import NewestBatches
 from kafscale.proxy.upstream.login import Secrets, log_in, read_first
 from kafscale.testing.clock import ManualClock, SeededDice
 from kafscale.wire.kafka import frame

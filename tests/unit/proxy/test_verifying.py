@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 
 from kafscale.proxy import verifying
-from kafscale.proxy.partitions import state_key
+from kafscale.proxy.coordination.topics import MappedTopic
+from kafscale.proxy.partitions.open_partitions import state_key
 from kafscale.proxy.state.checkpoints import write_checkpoint
 from kafscale.proxy.state.lanes import PhysicalLog
 from kafscale.proxy.state.tags import Tag
-from kafscale.proxy.topics import MappedTopic
 from kafscale.proxy.upstream.fetching import EARLIEST, Block
 from kafscale.proxy.verifying import PartitionReport, verify_partition
 from kafscale.records.batch import read_header
 from kafscale.testing.clock import ManualClock
-from tests.unit.proxy.test_lanes import NOW_MS, apply, batch_of
+from tests.unit.proxy.state.test_lanes import NOW_MS, apply, batch_of
 
 pytestmark = pytest.mark.asyncio
 TOPIC = MappedTopic("orders", b"\1" * 16, 6, 2)

@@ -105,7 +105,7 @@ def _run_program(args: argparse.Namespace) -> int:
         case "load-snapshot":
             return _load_snapshot(args)
         case _:
-            from kafscale.operator.member import prepare
+            from kafscale.operator.etcd.member import prepare
 
             asyncio.run(
                 prepare(
@@ -116,7 +116,7 @@ def _run_program(args: argparse.Namespace) -> int:
 
 
 def _snapshot(args: argparse.Namespace) -> int:
-    from kafscale.operator.snapshot import make_snapshot
+    from kafscale.operator.etcd.snapshot import make_snapshot
     from kafscale.system import SystemClock
 
     kept = asyncio.run(
@@ -134,7 +134,7 @@ def _snapshot(args: argparse.Namespace) -> int:
 
 
 def _load_snapshot(args: argparse.Namespace) -> int:
-    from kafscale.operator.snapshot_load import load_snapshot
+    from kafscale.operator.etcd.snapshot_load import load_snapshot
     from kafscale.system import SystemClock
 
     loaded = asyncio.run(

@@ -1,46 +1,19 @@
-"""What the API answers, one file per resource."""
+"""What the API answers, one file per resource.
+
+Here: `topics` (what a topic is and holds), `groups` (consumer groups), `pipeline` (tables, jobs and
+SQL), `cluster` (brokers, users, the store, cost, numbers over time), and the first page on top.
+"""
 
 from typing import Final
 
 from kafscale.console.call import PageHandler
-from kafscale.console.pages import (
-    activity,
-    brokers,
-    configs,
-    cost,
-    groups,
-    jobs,
-    objects,
-    overview,
-    partitions,
-    pipeline,
-    records,
-    resets,
-    series,
-    snapshots,
-    sql,
-    store,
-    topics,
-    users,
-)
+from kafscale.console.pages import activity, cluster, groups, overview, pipeline, topics
 
 HANDLERS: Final[dict[str, PageHandler]] = {
     **activity.HANDLERS,
-    **brokers.HANDLERS,
-    **configs.HANDLERS,
-    **cost.HANDLERS,
+    **cluster.HANDLERS,
     **groups.HANDLERS,
-    **jobs.HANDLERS,
-    **objects.HANDLERS,
     **overview.HANDLERS,
-    **partitions.HANDLERS,
     **pipeline.HANDLERS,
-    **records.HANDLERS,
-    **resets.HANDLERS,
-    **series.HANDLERS,
-    **snapshots.HANDLERS,
-    **sql.HANDLERS,
-    **store.HANDLERS,
     **topics.HANDLERS,
-    **users.HANDLERS,
 }

@@ -15,10 +15,10 @@ from kafscale.console.answers.shapes import (
     Unknown,
 )
 from kafscale.console.call import ApiCall, Handlers, Services
-from kafscale.console.pages.brokers import broker_rows
-from kafscale.console.pages.groups import group_rows
-from kafscale.console.pages.store import state_strip
-from kafscale.console.pages.topics import known_layouts, shared_topics
+from kafscale.console.pages.cluster.brokers import broker_rows
+from kafscale.console.pages.cluster.store import state_strip
+from kafscale.console.pages.groups.groups import group_rows
+from kafscale.console.pages.topics.topics import known_layouts, shared_topics
 from kafscale.console.watch.notes import worst_state
 from kafscale.console.watch.rates import quantile_ms
 from kafscale.model.metric_names import (

@@ -1,7 +1,7 @@
 """A queue of keys: each is worked on by one worker at a time, and waits longer when it fails.
 
 Here: a key that is added while it is worked on comes again afterwards; a key that is added twice
-comes once. Next door: what puts keys in (informer.py), what is done (cluster_loop.py).
+comes once. Next door: what puts keys in (informer.py), what is done (loops/clusters.py).
 """
 
 import asyncio

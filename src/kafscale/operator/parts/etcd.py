@@ -1,8 +1,8 @@
 """The managed etcd: three members with a volume each.
 
 Here: a StatefulSet whose members find out before they start whether they are new or come back
-without their data. That is the work of a container that runs first (member.py).
-Next door: snapshots (snapshots.py), which etcd a cluster uses (etcd_source.py).
+without their data. That is the work of a container that runs first (operator/etcd/member.py).
+Next door: snapshots (jobs.py), which etcd a cluster uses (etcd_source.py).
 """
 
 from typing import Final

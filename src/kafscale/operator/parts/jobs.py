@@ -1,6 +1,6 @@
 """Work on the metadata store beside the brokers: snapshots by schedule, and rebuilding it.
 
-Next door: the managed etcd (etcd.py), what these jobs do (snapshot.py; `kafscale recover`).
+Next door: the managed etcd (etcd.py), what these jobs do (etcd/snapshot.py; `kafscale recover`).
 """
 
 from typing import Final

@@ -2,7 +2,7 @@
 
 A StatefulSet waits for such a pod, because another one could run beside it. Brokers may run beside
 each other: every object in the bucket is created once, and the fleet knows one broker per number.
-Next door: deleting them (cluster_loop.py).
+Next door: deleting them (loops/clusters.py).
 """
 
 from collections.abc import Iterable, Mapping

@@ -3,7 +3,7 @@
 Here: a pure function. The same input gives the same bytes, and a plan made after the plan before it
 was carried out changes nothing.
 Next door: the parts (parts/), judgements (health.py), rolls (rolling.py), carrying it out
-(cluster_loop.py).
+(loops/clusters.py).
 """
 
 import datetime

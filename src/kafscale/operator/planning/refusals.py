@@ -2,7 +2,7 @@
 
 Here: by Kafka's number of the error. What is for good waits for a person; what is not is asked
 again soon.
-Next door: who asks (topic_loop.py, user_loop.py).
+Next door: who asks (loops/topics.py, loops/users.py).
 """
 
 from typing import Final

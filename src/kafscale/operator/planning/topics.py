@@ -2,7 +2,7 @@
 
 Here: a pure comparison of what is wanted with what brokers describe. One direction only: the object
 is what is wanted, and the cluster is what is.
-Next door: asking the brokers (topic_admin.py), the control loop (topic_loop.py).
+Next door: asking the brokers (loops/topics.py).
 """
 
 from collections.abc import Mapping

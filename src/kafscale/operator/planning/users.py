@@ -2,7 +2,7 @@
 
 Here: a pure comparison of what is wanted with what brokers have. The object owns all rights of its
 user: those that it does not name are taken away.
-Next door: asking the brokers (user_loop.py).
+Next door: asking the brokers (loops/users.py).
 """
 
 from collections.abc import Iterator

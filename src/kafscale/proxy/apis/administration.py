@@ -1,10 +1,10 @@
 """Creating and changing mapped topics: numbers of partitions as clients see them."""
 
 from kafscale.model.errors import KafscaleError
+from kafscale.proxy.apis.call import ProxyAnswer, ProxyCall
 from kafscale.proxy.apis.configs import COMPACTED, compacts, scale_up
-from kafscale.proxy.call import ProxyAnswer, ProxyCall
+from kafscale.proxy.coordination.topics import TopicPin
 from kafscale.proxy.state.tags import MOST_LANES
-from kafscale.proxy.topics import TopicPin
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.create_partitions import (
     CreatePartitionsRequest,

@@ -7,9 +7,9 @@ of their own: virtual partitions are led by the proxy that serves their physical
 from collections.abc import Callable
 from typing import Final
 
-from kafscale.proxy.call import ProxyAnswer, ProxyCall
-from kafscale.proxy.front import HIDDEN
-from kafscale.proxy.topics import MappedTopic, Unmappable
+from kafscale.proxy.access.front import HIDDEN
+from kafscale.proxy.apis.call import ProxyAnswer, ProxyCall
+from kafscale.proxy.coordination.topics import MappedTopic, Unmappable
 from kafscale.wire.kafka.catalog import BY_KEY
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.api_versions import ApiVersion, ApiVersionsResponse

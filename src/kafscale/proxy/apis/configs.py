@@ -6,8 +6,8 @@ each physical partition as its virtual ones together may have.
 
 from typing import Final, Protocol, TypeVar
 
-from kafscale.proxy.call import ProxyAnswer, ProxyCall
-from kafscale.proxy.topics import MappedTopic, Unmappable
+from kafscale.proxy.apis.call import ProxyAnswer, ProxyCall
+from kafscale.proxy.coordination.topics import MappedTopic, Unmappable
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages import alter_configs as alter_messages
 from kafscale.wire.kafka.messages import incremental_alter_configs as incremental_messages

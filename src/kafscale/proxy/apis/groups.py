@@ -7,9 +7,9 @@ partitions and places. What it accepts is written to the ledger with virtual one
 from collections.abc import Iterable
 from typing import Final
 
-from kafscale.proxy.call import ProxyAnswer, ProxyCall
-from kafscale.proxy.offsets import GroupCommit, VirtualPartition
-from kafscale.proxy.topics import MappedTopic, Unmappable
+from kafscale.proxy.apis.call import ProxyAnswer, ProxyCall
+from kafscale.proxy.coordination.offsets import GroupCommit, VirtualPartition
+from kafscale.proxy.coordination.topics import MappedTopic, Unmappable
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.delete_groups import DeleteGroupsResponse
 from kafscale.wire.kafka.messages.offset_commit import (

@@ -3,10 +3,10 @@
 from typing import Final
 
 from kafscale.model.errors import KafscaleError
+from kafscale.proxy.apis.call import ProxyAnswer, ProxyCall
 from kafscale.proxy.apis.places import epoch_error, find_topic, open_partition
-from kafscale.proxy.call import ProxyAnswer, ProxyCall
-from kafscale.proxy.partition import PhysicalPartition
-from kafscale.proxy.topics import MappedTopic
+from kafscale.proxy.coordination.topics import MappedTopic
+from kafscale.proxy.partitions.partition import PhysicalPartition
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.delete_records import (
     DeleteRecordsPartition,

@@ -3,9 +3,9 @@
 import asyncio
 from typing import Final
 
-from kafscale.proxy.call import ProxyCall
-from kafscale.proxy.partition import BatchRefused, PhysicalPartition, State
-from kafscale.proxy.topics import MappedTopic, Unmappable
+from kafscale.proxy.apis.call import ProxyCall
+from kafscale.proxy.coordination.topics import MappedTopic, Unmappable
+from kafscale.proxy.partitions.partition import BatchRefused, PhysicalPartition, State
 from kafscale.wire.kafka.errors import ErrorCode
 
 _OPEN_S: Final = 20.0  # for a partition that is being opened

@@ -11,10 +11,10 @@ from kafscale.model.errors import (
     RecordListTooLarge,
     UnsupportedCompression,
 )
+from kafscale.proxy.apis.call import ProxyAnswer, ProxyCall
 from kafscale.proxy.apis.places import find_topic
-from kafscale.proxy.call import ProxyAnswer, ProxyCall
-from kafscale.proxy.partition import BatchRefused
-from kafscale.proxy.topics import MappedTopic
+from kafscale.proxy.coordination.topics import MappedTopic
+from kafscale.proxy.partitions.partition import BatchRefused
 from kafscale.records.batch import TRANSACTIONAL
 from kafscale.records.validation import BatchLimits, validate
 from kafscale.wire.kafka.errors import ErrorCode

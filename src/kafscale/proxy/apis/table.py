@@ -13,7 +13,7 @@ from kafscale.proxy.apis import (
     produce,
     transactions,
 )
-from kafscale.proxy.call import ProxyAnswer, ProxyCall
+from kafscale.proxy.apis.call import ProxyAnswer, ProxyCall
 
 RequestHandler = Callable[[ProxyCall], Awaitable[ProxyAnswer]]
 

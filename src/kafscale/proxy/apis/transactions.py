@@ -1,6 +1,6 @@
 """Transactions pass by: virtual partitions take no part in them, and say so."""
 
-from kafscale.proxy.call import ProxyAnswer, ProxyCall
+from kafscale.proxy.apis.call import ProxyAnswer, ProxyCall
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,

@@ -2,7 +2,7 @@
 
 Here: rows of DescribeAcls become bindings; the authorizer that decides by them. The lists are the
 cluster's own, so that its tools change them for clients of the proxy, too.
-Next door: the rules (access/decision.py), what each request asks for (proxy/front.py).
+Next door: the rules (access/decision.py), what each request asks for (proxy/access/front.py).
 """
 
 import asyncio

@@ -2,7 +2,7 @@
 
 Here: one queue per upstream broker. A request holds at most one batch of each physical partition,
 as the protocol wants it; several requests are under way at once, and are answered in order.
-Next door: which batches, and what their answers mean (partition.py).
+Next door: which batches, and what their answers mean (partitions/partition.py).
 """
 
 import asyncio

@@ -3,7 +3,7 @@
 Here: rows by key; the last value of a key counts. A row is written, and counts when it has been
 read back: so all proxies see the same rows in the same order. `sync` waits until everything that
 was written before has been read.
-Next door: what rows mean (topics.py, offsets.py, members.py, partitions.py).
+Next door: what rows mean (coordination/, partitions/open_partitions.py).
 """
 
 import asyncio

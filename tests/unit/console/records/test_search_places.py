@@ -8,7 +8,7 @@ import pytest
 
 from kafscale.console.answers.record_shapes import RecordsEvent
 from kafscale.console.answers.refusals import ApiRefusal
-from kafscale.console.pages.records import _events
+from kafscale.console.pages.topics.records import _events
 from kafscale.testing.clock import ManualClock
 
 KEY = b"session"

@@ -14,7 +14,7 @@ from kafscale.admin.errors import AdminError
 from kafscale.console.answers.refusals import ApiRefusal
 from kafscale.console.answers.shapes import SeriesName
 from kafscale.console.call import ApiCall, Services
-from kafscale.console.pages.series import get_series
+from kafscale.console.pages.cluster.series import get_series
 from kafscale.console.routes import ROUTES, SeriesQuery
 from kafscale.console.server import open_services
 from kafscale.console.watch import reading as page

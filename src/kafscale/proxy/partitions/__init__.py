@@ -1,0 +1,1 @@
+"""Physical partitions that this proxy has opened: appending, reading, the newest batches."""
