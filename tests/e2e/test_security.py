@@ -161,16 +161,11 @@ def test_clients_that_prove_nothing_are_told_so(
         refused["token"] = secured.with_token(broker, broker.issuer.token("olga", aud="another"))
         refused["expired"] = secured.with_token(broker, broker.issuer.token("olga", -3600))
     for what, settings in refused.items():
-        # kafka-python sometimes loses the connection before it reads why. The cause is unknown.
-        for _ in range(3):
-            problem = act(broker.at("SASL_SSL"), "round-trip", TOPIC, settings)
-            assert problem, what
-            says_why = "auth" in f"{problem}\n{caplog.text}".lower()
-            # These say of a bad token only that they lost the connection.
-            if says_why or (name in ("aiokafka", "kafkajs") and "token" in settings):
-                break
-        else:
-            pytest.fail(f"{what}: {problem}")
+        problem = act(broker.at("SASL_SSL"), "round-trip", TOPIC, settings)
+        assert problem, what
+        # These say of a bad token only that they lost the connection.
+        if not (name in ("aiokafka", "kafkajs") and "token" in settings):
+            assert "auth" in f"{problem}\n{caplog.text}".lower(), f"{what}: {problem}"
         caplog.clear()
 
 

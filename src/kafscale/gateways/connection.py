@@ -138,6 +138,7 @@ class Connection(asyncio.BufferedProtocol):
         self._frame_since_s = 0.0
         self._is_reading = True
         self._has_ended = False
+        self._is_deaf = False  # it takes nothing more: it has ended, or will
         self._has_sent_frame = False
         self._unsent_bytes = 0
         self.peer = ""
@@ -195,7 +196,7 @@ class Connection(asyncio.BufferedProtocol):
         Requests that came after the bad one never begin.
         """
         if self._transport is not None and not self._has_ended:
-            self._has_ended = True
+            self._has_ended = self._is_deaf = True
             self._owner.refused(self, reason, detail)
             self._transport.abort()
             if self._session is not None:
@@ -205,6 +206,15 @@ class Connection(asyncio.BufferedProtocol):
         """End the connection after what was written has been sent."""
         if self._transport is not None:
             self._transport.close()
+
+    def finish_after(self, seconds: float) -> None:
+        """Take nothing more, and end the connection then, unless the client ends it before.
+
+        Some clients forget an answer that comes together with the end of the connection.
+        """
+        if self._transport is not None:
+            self._is_deaf = True
+            asyncio.get_running_loop().call_later(seconds, self.finish)
 
     @property
     def writes(self) -> bool:
@@ -260,7 +270,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Take bytes that have arrived in the buffer."""
-        if self._session is None or self._has_ended:
+        if self._session is None or self._is_deaf:
             return
         if self._frame is None:
             filled = len(self._left) + nbytes

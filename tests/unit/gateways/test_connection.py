@@ -1,3 +1,4 @@
+import asyncio
 import struct
 from itertools import pairwise
 
@@ -133,3 +134,20 @@ def test_answers_are_sent_until_the_connection_ends() -> None:
     connection.send([b"later"])
     assert transport.sent == [b"abc"]
     assert harness.sessions[0].closings == 1
+
+
+async def test_a_connection_that_ends_later_hears_nothing_more_and_can_be_ended_before() -> None:
+    harness = ConnectionsHarness()
+    connection, transport = harness.connect()
+    connection.send([b"the last answer"])
+    connection.finish_after(3600)
+    assert not transport.is_closing()
+    feed(connection, framed(b"behind"))
+    assert harness.sessions[0].seen() == []
+    connection.abort("overdue")
+    assert transport.is_aborted
+
+    connection, transport = harness.connect()
+    connection.finish_after(0)
+    while not transport.is_closed:
+        await asyncio.sleep(0)

@@ -500,7 +500,7 @@ class KafkaSession:
             self._enter(SessionState.AUTHENTICATING)
             self._may_begin_now = frozenset()
             self._frames.clear()
-            self._connection.finish()
+            self._connection.finish_after(login.rules.failure_delay_s)
             return
         if login.state is LoginState.DONE and login.identity is not None:
             self._expires_s = login.expires_s

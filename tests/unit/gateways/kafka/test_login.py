@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kafscale.access.scram import SCRAM_SHA_256
+from kafscale.gateways.connection import Connection
 from kafscale.gateways.kafka.calls.login import MOST_FRAME_BYTES
 from kafscale.settings.values import Seconds
 from kafscale.testing.clock import ManualClock
@@ -92,6 +93,27 @@ async def test_a_failure_is_told_and_ends_the_connection(
     assert said.error_code == FAILED
     assert said.error_message
     assert await caller.is_closed()
+
+
+async def test_a_client_has_time_to_read_that_it_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """kafka-python forgets an answer that comes together with the end of the connection."""
+    ends_after_s: list[float] = []
+
+    def finish_after(connection: Connection, seconds: float) -> None:
+        ends_after_s.append(seconds)
+        connection.finish()
+
+    monkeypatch.setattr(Connection, "finish_after", finish_after)
+    async with (
+        SecuredBroker(tmp_path) as broker,
+        connected(broker) as caller,
+    ):
+        await handshake(caller, "PLAIN")
+        assert (await authenticate(caller, b"\0paula\0wrong")).error_code == FAILED
+        assert await caller.is_closed()
+    assert ends_after_s == [0.001]  # as long as the answer was delayed
 
 
 async def test_a_wrong_user_and_a_wrong_password_are_told_the_same(broker: SecuredBroker) -> None:
