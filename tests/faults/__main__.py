@@ -10,6 +10,7 @@ import sys
 
 from tests.faults import scenarios, schedule
 from tests.faults.run import Shape, judged, under
+from tests.faults.workers import Worker
 
 
 def main() -> int:
@@ -19,6 +20,7 @@ def main() -> int:
         return 0
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(10**6)
     print(f"seed {seed}", flush=True)
+    Worker.traced = options.trace
     if options.scenarios:
         passed = [_scenario(name, seed, options.brokers) for name in options.scenarios]
         return 0 if all(passed) else 1
@@ -77,6 +79,9 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument(
         "--guarded", action="store_true", help="with TLS, logins, access control lists, quotas"
+    )
+    parser.add_argument(
+        "--trace", action="store_true", help="stderr: what members and transactors do"
     )
     options = parser.parse_args()
     for name in options.scenarios:

@@ -127,7 +127,7 @@ async def _limit(port: int) -> None:
 
 def _rights() -> list[AclBinding]:
     kinds = [(ResourceType.TOPIC, "*"), (ResourceType.GROUP, "*")]
-    kinds += [(ResourceType.BROKER, "kafka-cluster")]
+    kinds += [(ResourceType.TRANSACTIONAL_ID, "*"), (ResourceType.BROKER, "kafka-cluster")]
     allowed = [
         AclBinding(
             kind,
@@ -173,7 +173,7 @@ class Intruder(Worker):
 
     def _try(self, way: str) -> None:
         outcomes: list[KafkaError | None] = []
-        settings = {**self.reach, **self._ways[way], "message.timeout.ms": 2000}
+        settings = {**self.reach, **self._ways[way], "message.timeout.ms": 2000, **QUIET}
         producer = Producer(settings)
         producer.produce(
             places.KINDS[0].topic, b"intruder", on_delivery=lambda bad, _: outcomes.append(bad)

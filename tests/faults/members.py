@@ -54,7 +54,7 @@ class GroupMember(Worker):
                 "group.id": GROUP,
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
-                **QUIET,
+                **self.words,
             }
         )
         try:

@@ -71,6 +71,8 @@ class Verdict:
 
     def __str__(self) -> str:
         said = [self.table(), report.by_kind(self.history), report.summary(self.findings)]
+        if left := self.transactions.left_alone:
+            said.append(f"calls in which a client waited for no broker, and was left: {left}")
         if self.findings:
             said.append(f"history, logs and listing: {self.folder}")
         return "\n".join(said)

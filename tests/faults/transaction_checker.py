@@ -84,6 +84,7 @@ class TransactionHistory:
     markers: list[MarkerFound] = field(default_factory=list)
     offsets: dict[str, int] = field(default_factory=dict)  # by owner, fetched at the end
     hanging: list[str] = field(default_factory=list)  # partitions that stayed open
+    left_alone: int = 0  # calls in which clients waited for nothing but themselves
 
     def visible(self) -> set[str]:
         return {value for _, _, value in self.committed}

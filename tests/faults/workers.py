@@ -19,6 +19,8 @@ from tests.faults.history import OK, UNKNOWN, History, Poll, Send, Trouble
 
 # The faults break connections: these messages say nothing new.
 QUIET = {"log_level": 0}
+# What librdkafka writes to stderr about a group, a transaction, and every request of a client.
+TRACED = {"log_level": 7, "debug": "cgrp,broker,protocol,security,eos,consumer"}
 
 # Told about single connections while the client goes on; Java's logs the same.
 CONNECTIONS = {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN}
@@ -29,6 +31,8 @@ Reach = Mapping[str, Any]  # settings by which clients reach the fleet
 
 class Worker(threading.Thread):
     """A thread that works until told to finish; what it could not do is in the history."""
+
+    traced: ClassVar[bool] = False  # members and transactors tell stderr what their clients do
 
     def __init__(self, name: str, reach: Reach, history: History) -> None:
         super().__init__(name=name, daemon=True)
@@ -50,6 +54,11 @@ class Worker(threading.Thread):
         self.join(within_s)
         if self.is_alive():
             self.trouble(f"did not end within {within_s:.0f} s")
+
+    @property
+    def words(self) -> Mapping[str, object]:
+        """Settings of what the client says of itself: nothing, or everything under its name."""
+        return {**TRACED, "client.id": self.name} if self.traced else QUIET
 
     def trouble(self, what: str) -> None:
         self.history.troubles.append(Trouble(self.name, what, time.monotonic()))
