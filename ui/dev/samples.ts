@@ -23,6 +23,8 @@ export const session = (authenticated: boolean) => ({
   has_bucket: true,
   has_sql: true,
   has_weeks: false,
+  store: "healthy",
+  as_of_ms: now(),
 });
 
 function row(name: string, at: number) {

@@ -2,7 +2,7 @@
 import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
 import { Link, Redirect, Route, Router, Switch, useLocation } from "wouter";
-import { ApiError } from "./api/client";
+import { ApiError, sessionEnd } from "./api/client";
 import { SessionProvider, useGet } from "./api/use";
 import mark from "./design/mark.svg?url";
 import "./design/app.css";
@@ -13,7 +13,7 @@ import { late } from "./parts/late";
 import { Palette } from "./parts/palette";
 import { preferences, type Theme, usePreferences } from "./parts/preferences";
 import { Menu } from "./parts/table";
-import type { OverviewPage as OverviewAnswer, SessionFacts } from "./shapes";
+import type { SessionFacts } from "./shapes";
 import { clock } from "./text/format";
 
 const Overview = late(() => import("./pages/overview"), <Loading />);
@@ -248,7 +248,7 @@ function Top({
         <Icon name={open ? "close" : "menu"} />
       </button>
       <Crumbs />
-      <Health />
+      <Health session={session} />
       <button
         type="button"
         className="button top-find"
@@ -264,16 +264,20 @@ function Top({
   );
 }
 
-function Health() {
+function Health({ session }: { session: SessionFacts }) {
   const { zone } = usePreferences();
-  const { data, error } = useGet<OverviewAnswer>("overview");
-  if (data === undefined) return null;
+  const { data = session, error } = useGet<SessionFacts>("session", { first: session });
+  useEffect(() => {
+    if (!data.authenticated) sessionEnd.dispatchEvent(new Event("end"));
+  }, [data.authenticated]);
   if (error !== null) return <StateWord state="unavailable" label="Server does not answer" />;
   const label = data.store === null ? "Store not known" : `Store ${data.store}`;
   return (
     <>
       <StateWord state={data.store} label={label} />
-      <span className="as-of faint">as of {clock(data.as_of_ms, zone)}</span>
+      {data.as_of_ms !== null && data.as_of_ms > 0 && (
+        <span className="as-of faint">as of {clock(data.as_of_ms, zone)}</span>
+      )}
     </>
   );
 }

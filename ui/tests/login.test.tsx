@@ -15,6 +15,8 @@ const session = (enabled: boolean): SessionFacts => ({
   has_bucket: null,
   has_sql: null,
   has_weeks: null,
+  store: null,
+  as_of_ms: null,
 });
 
 afterEach(() => {

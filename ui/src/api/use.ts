@@ -12,10 +12,18 @@ export type Answer<T> = {
   refetch: () => void;
 };
 
-/** `everyMs`: how often to ask again; false: only once. */
+type Settings<T> = {
+  /** How often to ask again; false: only once. */
+  everyMs?: number | false;
+  /** Whether the last answer is shown until there is one to another question. */
+  keep?: boolean;
+  /** An answer that is there already. */
+  first?: T;
+};
+
 export function useGet<T>(
   path: string | null,
-  { everyMs = 5000 as number | false, keep = true } = {},
+  { everyMs = 5000, keep = true, first }: Settings<T> = {},
 ): Answer<T> {
   const answer = useQuery<T, Error>({
     queryKey: [path],
@@ -23,6 +31,7 @@ export function useGet<T>(
     enabled: path !== null,
     refetchInterval: everyMs,
     placeholderData: keep ? keepPreviousData : undefined,
+    initialData: first,
   });
   return {
     data: answer.data,

@@ -8,9 +8,9 @@ import { Card, Empty, Facts, Loaded, Problem, Tag, Tile, Tiles, Value } from "..
 import { Icon } from "../parts/icons";
 import { useDelayed } from "../parts/palette";
 import { type Column, CsvButton, Table, useSorted } from "../parts/table";
+import { TopicName } from "../parts/topic-name";
 import type { Advice, CostPage, CostRow, WhatIfAnswer } from "../shapes";
 import { brief, bytes, duration, money, percent } from "../text/format";
-import { TopicName } from "./overview";
 
 const OPERATIONS = ["put", "get", "head", "list", "delete"];
 

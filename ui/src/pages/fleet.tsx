@@ -4,9 +4,9 @@ import { useGet } from "../api/use";
 import { useParam } from "../parts/address";
 import { Card, Empty, Loaded, Tag, Tile, Tiles, Value } from "../parts/basics";
 import { type Column, Table, useSorted } from "../parts/table";
+import { TopicName } from "../parts/topic-name";
 import type { BrokerSummary, FleetPage, LogRow } from "../shapes";
 import { bytes, count, duration, perSecond, plural } from "../text/format";
-import { TopicName } from "./overview";
 
 export const BROKER_COLUMNS: Column<BrokerSummary>[] = [
   {

@@ -11,9 +11,9 @@ import { LagText, TrendText } from "../parts/lag";
 import { late } from "../parts/late";
 import { SeriesCard, type Span, SpanChoice } from "../parts/series";
 import { type Column, CsvButton, Menu, Table, useSorted } from "../parts/table";
+import { TopicName } from "../parts/topic-name";
 import type { GroupPage, GroupPartitionRow } from "../shapes";
 import { count, duration, perSecond, plural } from "../text/format";
-import { TopicName } from "./overview";
 
 const Reset = late(() => import("./reset"));
 

@@ -8,9 +8,9 @@ import { Card, Empty, Loaded, StateWord, Tag, Value } from "../parts/basics";
 import { LagText, TrendText } from "../parts/lag";
 import { useDelayed } from "../parts/palette";
 import { type Column, CsvButton, Table } from "../parts/table";
+import { TopicName } from "../parts/topic-name";
 import type { GroupList, GroupSummary } from "../shapes";
 import { count, plural } from "../text/format";
-import { TopicName } from "./overview";
 
 const COLUMNS: Column<GroupSummary>[] = [
   {

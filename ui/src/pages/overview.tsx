@@ -8,6 +8,7 @@ import { LagText } from "../parts/lag";
 import { SeriesCard, type Span, SpanChoice } from "../parts/series";
 import { HealthStrip } from "../parts/strip";
 import { Table } from "../parts/table";
+import { TopicName } from "../parts/topic-name";
 import type { Finding, OverviewPage } from "../shapes";
 import { bytesPerSecond, count, money, perSecond, plural } from "../text/format";
 
@@ -194,10 +195,6 @@ function Expensive({ data }: { data: OverviewPage }) {
       />
     </Card>
   );
-}
-
-export function TopicName({ name }: { name: string }) {
-  return name.startsWith("@") ? <span>{name}</span> : <Link href={topicPath(name)}>{name}</Link>;
 }
 
 function Behind({ data }: { data: OverviewPage }) {

@@ -21,6 +21,7 @@ import { Dialog, useAction } from "../parts/dialog";
 import { Icon } from "../parts/icons";
 import { usePreferences } from "../parts/preferences";
 import { type Column, Table } from "../parts/table";
+import { TopicName } from "../parts/topic-name";
 import type {
   JobList,
   JobPage,
@@ -31,7 +32,6 @@ import type {
 } from "../shapes";
 import { clock, count, dateTime, duration, money, plural } from "../text/format";
 import { Document } from "./object";
-import { TopicName } from "./overview";
 import { NoBucket } from "./topic/objects";
 
 export default function Pipeline({ run }: { run: string }) {

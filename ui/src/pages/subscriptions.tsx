@@ -3,9 +3,9 @@ import { useGet } from "../api/use";
 import { useParam } from "../parts/address";
 import { Card, Empty, Loaded, Tag, Value } from "../parts/basics";
 import { type Column, Table, useSorted } from "../parts/table";
+import { TopicName } from "../parts/topic-name";
 import type { SubscriptionList, SubscriptionSummary } from "../shapes";
 import { count } from "../text/format";
-import { TopicName } from "./overview";
 
 const COLUMNS: Column<SubscriptionSummary>[] = [
   { id: "name", title: "name", value: (row) => row.name, render: (row) => row.name },
