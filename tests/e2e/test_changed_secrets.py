@@ -56,11 +56,11 @@ def serials(broker: SecuredProcess) -> set[int]:
 
 
 def serial(port: int) -> int:
-    anybody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    anybody.check_hostname, anybody.verify_mode = False, ssl.CERT_NONE
+    unverified = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE
     with (
         socket.create_connection(("127.0.0.1", port), timeout=30) as plain,
-        anybody.wrap_socket(plain) as encrypted,
+        unverified.wrap_socket(plain) as encrypted,
     ):
         shown = encrypted.getpeercert(binary_form=True)
     assert shown is not None
