@@ -3,7 +3,7 @@
 Here: which bindings a role is made of, and which roles a set of bindings amounts to. A role is
 stored nowhere: granting one creates its bindings, and who has all of them has the role. Kafka's own
 tools show and remove the same bindings.
-Next door: bindings (acls.py), the command (cli/brokers/roles.py).
+Next door: bindings (acls.py), the command (cli/brokers/access/roles.py).
 """
 
 from collections.abc import Callable, Collection, Iterable

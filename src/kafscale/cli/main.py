@@ -1,8 +1,8 @@
 """The `kafscale` command: find the subcommand, run it, print an error as one line.
 
 Here: the list of commands and the only place where exit codes are decided.
-Next door: one module per command (serving/, brokers/, bucket/), imported only when it is the one
-that was asked for.
+Next door: one module per command (serving/, console/, brokers/, bucket/), imported only when it is
+the one that was asked for.
 """
 
 import argparse
@@ -46,19 +46,11 @@ COMMANDS: Final[dict[str, str]] = {
 }
 _ROOMS: Final[dict[str, tuple[str, ...]]] = {
     "serving": ("serve", "cluster", "operator", "proxy", "demo", "doctor", "recover"),
-    "brokers": (
-        "console",
-        "brokers",
-        "topics",
-        "configs",
-        "users",
-        "groups",
-        "transactions",
-        "roles",
-        "produce",
-        "consume",
-        "cost",
-    ),
+    "console": ("console",),
+    "brokers": ("brokers", "topics", "configs", "transactions", "cost"),
+    "brokers.access": ("users", "roles"),
+    "brokers.groups": ("groups",),
+    "brokers.records": ("produce", "consume"),
     "bucket": ("segments", "snapshots", "pipeline", "sql", "catalog"),
 }
 

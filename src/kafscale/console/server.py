@@ -1,6 +1,6 @@
 """The console's process: its services, its watcher, its socket.
 
-Next door: the routes (app.py), what settings mean (cli/brokers/console.py).
+Next door: the routes (app.py), what settings mean (cli/console/console.py).
 """
 
 import contextlib

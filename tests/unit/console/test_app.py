@@ -298,7 +298,7 @@ def test_every_route_has_a_page_or_is_the_servers_own() -> None:
 
 
 def test_a_console_without_visitors_has_no_codecs_of_records_in_memory() -> None:
-    code = "import sys, kafscale.cli.brokers.console; print(*sys.modules)"
+    code = "import sys, kafscale.cli.console.console; print(*sys.modules)"
     run = [sys.executable, "-c", code]
     loaded = subprocess.run(run, capture_output=True, text=True, timeout=60, check=True)
     assert not {"cramjam", "lz4", "kafscale.console.pages", "uvloop"} & set(loaded.stdout.split())

@@ -1,6 +1,6 @@
 """Reading a topic's records through brokers, without a consumer group.
 
-Next door: how they are printed (cli/brokers/record_format.py), where to start
+Next door: how they are printed (cli/brokers/records/record_format.py), where to start
 (topics.list_offset_ranges).
 """
 

@@ -1,6 +1,6 @@
 """Sending records to a topic through brokers, and what became of them.
 
-Next door: where the records come from (cli/brokers/produce.py, cli/serving/demo.py).
+Next door: where the records come from (cli/brokers/records/produce.py, cli/serving/demo.py).
 """
 
 from collections.abc import Callable, Iterable

@@ -1,4 +1,5 @@
 """Commands that ask brokers, as Kafka clients do.
 
-Here: brokers, topics, configs, groups, produce, consume, cost.
+Here: `records` (produce, consume), `groups`, `access` (users, roles), and brokers, topics, configs,
+transactions and cost.
 """

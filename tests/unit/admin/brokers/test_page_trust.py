@@ -15,7 +15,7 @@ from kafscale.admin.cost.metrics_page import fetch
 from kafscale.admin.errors import AdminError
 from kafscale.broker.doors.door_security import make_tls
 from kafscale.cli import main
-from kafscale.cli.brokers.stalls import ask_brokers
+from kafscale.cli.brokers.records.stalls import ask_brokers
 from kafscale.gateways.ops_http import OpsServer
 from kafscale.settings.security import TlsSection, metrics_tls
 from kafscale.testing.in_process import FOR_TESTS, InProcessBroker

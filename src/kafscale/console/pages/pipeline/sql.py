@@ -1,6 +1,6 @@
 """SQL over topics, where the settings allow it: a child process runs Spark.
 
-Next door: what a query may do (spark/source/closed_sql.py), the child (cli/brokers).
+Next door: what a query may do (spark/source/closed_sql.py), the child (cli/console/commands.py).
 """
 
 from typing import Any, Final

@@ -1,6 +1,6 @@
 """The pipeline's tables, and starting its jobs. Both are children: `kafscale pipeline`.
 
-Next door: what runs left in the bucket (jobs.py), the child (cli/brokers/console_commands.py).
+Next door: what runs left in the bucket (jobs.py), the child (cli/console/commands.py).
 """
 
 from typing import Any, Final

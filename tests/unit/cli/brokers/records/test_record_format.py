@@ -5,7 +5,7 @@ import json
 import pytest
 
 from kafscale.admin.records.consuming import ConsumedRecord
-from kafscale.cli.brokers.record_format import as_json, compile_format
+from kafscale.cli.brokers.records.record_format import as_json, compile_format
 from kafscale.cli.terminal.errors import UsageError
 
 RECORD = ConsumedRecord("orders", 3, 17, 1700000000000, b"k", b"v", (("a", b"1"), ("b", None)))

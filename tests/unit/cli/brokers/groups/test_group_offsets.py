@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from kafscale.cli.brokers import group_offsets
+from kafscale.cli.brokers.groups import group_offsets
 from kafscale.cli.terminal.durations import parse_duration
 from kafscale.cli.terminal.errors import UsageError
 

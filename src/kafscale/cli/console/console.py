@@ -18,9 +18,9 @@ from kafscale.cli.brokers.client_arguments import (
     add_client_arguments,
     client_properties,
 )
-from kafscale.cli.brokers.console_commands import CommandChildren
-from kafscale.cli.brokers.console_schemas import RegistrySchemas
-from kafscale.cli.brokers.console_snapshots import StoredSnapshots
+from kafscale.cli.console.commands import CommandChildren
+from kafscale.cli.console.schemas import RegistrySchemas
+from kafscale.cli.console.snapshots import StoredSnapshots
 from kafscale.cli.terminal.config_arguments import set_by
 from kafscale.cli.terminal.errors import CommandError
 from kafscale.console.bucket import ConsoleBucket

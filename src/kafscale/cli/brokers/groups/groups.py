@@ -6,8 +6,8 @@ Next door: asking brokers (admin/groups/groups.py), changing offsets (group_offs
 import argparse
 
 from kafscale.admin.groups import groups
-from kafscale.cli.brokers import group_offsets
 from kafscale.cli.brokers.client_arguments import add_client_arguments, admin_client
+from kafscale.cli.brokers.groups import group_offsets
 from kafscale.cli.terminal.output import print_columns, print_json, print_line
 
 

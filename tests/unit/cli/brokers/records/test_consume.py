@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafscale.cli.brokers import consume
+from kafscale.cli.brokers.records import consume
 from kafscale.cli.terminal.errors import CommandError, UsageError
 
 

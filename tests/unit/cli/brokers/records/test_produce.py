@@ -8,7 +8,7 @@ from confluent_kafka import KafkaError, Producer
 
 from kafscale.admin.errors import AdminError
 from kafscale.admin.records.producing import Delivery, OutgoingRecord
-from kafscale.cli.brokers.produce import _header, _separator, read_lines
+from kafscale.cli.brokers.records.produce import _header, _separator, read_lines
 
 
 def test_a_line_is_a_value_without_its_line_end() -> None:

@@ -17,7 +17,7 @@ from kafscale.cli.brokers.client_arguments import (
     client_settings,
     using_properties,
 )
-from kafscale.cli.brokers.record_format import Format, as_json, compile_format
+from kafscale.cli.brokers.records.record_format import Format, as_json, compile_format
 from kafscale.cli.terminal.errors import CommandError, UsageError
 from kafscale.cli.terminal.output import counting
 

@@ -16,7 +16,7 @@ from kafscale.cli.brokers.client_arguments import (
     client_settings,
     using_properties,
 )
-from kafscale.cli.brokers.stalls import StallWatch, ask_brokers
+from kafscale.cli.brokers.records.stalls import StallWatch, ask_brokers
 from kafscale.cli.terminal.errors import Stopped, UsageError
 from kafscale.cli.terminal.output import counting
 from kafscale.settings.values import MAX_INT32
