@@ -10,6 +10,7 @@ from typing import Final
 
 from kafscale.admin.brokers import topics as questions
 from kafscale.admin.brokers.offsets import PartitionName
+from kafscale.admin.errors import AdminError
 from kafscale.console import figures
 from kafscale.console.answers.refusals import ApiRefusal
 from kafscale.console.answers.shapes import (
@@ -33,6 +34,8 @@ from kafscale.model.names import topic_id_from_hex, topic_id_text
 from kafscale.model.topics import TopicDescriptor
 
 _INTERNAL: Final = "__"
+_UNKNOWN_TOPIC: Final = 3  # Kafka's numbers
+_INVALID_TOPIC: Final = 17
 _MOST_ASKED: Final = 2000  # partitions
 _ASK_WITHIN_S: Final = 3.0
 _LIST_WITHIN_S: Final = 0.25  # rows do not wait for slow brokers; the next look has the numbers
@@ -57,12 +60,25 @@ async def list_topics(call: ApiCall) -> TopicList:
 
 
 async def get_topic(call: ApiCall) -> TopicSummary:
-    """Give one topic."""
-    rows = await topic_rows(call.services, call.topic)
-    await _ask_records(call.services, rows, _ASK_WITHIN_S)
+    """Give one topic, also one that was created since the last look."""
+    services = call.services
+    if call.topic not in services.watcher.view.leaders and not services.watcher.why:
+        await _find_new(services, call.topic)
+    rows = await topic_rows(services, call.topic)
+    await _ask_records(services, rows, _ASK_WITHIN_S)
     for row in rows:
         return row
     raise ApiRefusal("unknown_topic", f"there is no topic {call.topic}")
+
+
+async def _find_new(services: Services, topic: str) -> None:
+    try:
+        await services.cluster.ask(questions.list_partitions, topic)
+    except AdminError as bad:
+        if bad.code not in (_UNKNOWN_TOPIC, _INVALID_TOPIC):
+            raise
+        raise ApiRefusal("unknown_topic", f"there is no topic {topic}") from bad
+    await _look_again(services)
 
 
 async def _ask_records(services: Services, rows: list[TopicSummary], within_s: float) -> None:

@@ -3,10 +3,14 @@
 import asyncio
 from typing import Any
 
+import pytest
+
 from kafscale.admin.brokers.broker_facts import BrokerSelf
 from kafscale.admin.brokers.cluster_view import FleetView, NodeFacts
+from kafscale.admin.errors import AdminError
+from kafscale.console.answers.refusals import ApiRefusal
 from kafscale.console.call import ApiCall, Services
-from kafscale.console.pages.topics.topics import list_topics
+from kafscale.console.pages.topics.topics import get_topic, list_topics
 from kafscale.console.routes import ROUTES, TopicsQuery
 from kafscale.console.server import open_services
 from kafscale.console.watch.reading import BrokerReading
@@ -18,6 +22,7 @@ from kafscale.testing.clock import ManualClock
 
 TOPICS, PARTITIONS = 1000, 10
 ROUTE = next(route for route in ROUTES if route.name == "list_topics")
+ONE = next(route for route in ROUTES if route.name == "get_topic")
 
 
 def looked(at_s: float, written: int) -> BrokerReading:
@@ -112,5 +117,33 @@ async def test_rows_do_not_wait_for_brokers_that_are_slow_to_say_where_topics_en
     await found.background.wait_for_one()
     again = (await list_topics(call)).items[0]
     assert (again.records, questions) == (7 * PARTITIONS, 1)
+    await found.background.aclose()
+    found.cluster.close()
+
+
+async def test_a_topic_that_is_newer_than_the_last_look_is_found() -> None:
+    found, asked = services()
+    known = {"new": {0: 1, 1: 1}}
+
+    async def ask(question: Any, *args: Any) -> Any:
+        asked.append(question.__name__)
+        if question.__name__ == "list_partitions":
+            if args[0] not in known:
+                raise AdminError(f"{args[0]}: unknown", code=3)
+            return [*known[args[0]]]
+        if question.__name__ == "view_cluster":
+            leaders = {**found.watcher.view.leaders, **known}
+            return found.watcher.view._replace(leaders=leaders)
+        if question.__name__ == "list_many_ranges":
+            return dict.fromkeys(args[0], (2, 9))
+        return {} if question.__name__ == "ask_brokers" else []
+
+    found.cluster.ask = ask  # type: ignore[assignment]
+    row = await get_topic(ApiCall(ONE, found, {"topic": "new"}, None, None, None, "", ""))
+    assert (row.partitions, row.records) == (2, 14)
+    asked.clear()
+    with pytest.raises(ApiRefusal, match="there is no topic none"):
+        await get_topic(ApiCall(ONE, found, {"topic": "none"}, None, None, None, "", ""))
+    assert asked == ["list_partitions"]  # one question for a name that means nothing
     await found.background.aclose()
     found.cluster.close()
