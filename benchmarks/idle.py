@@ -21,7 +21,7 @@ from kafscale.admin.cost import metrics_page, spending
 from kafscale.admin.cost.spending import BrokerCounters, TopicUse
 from kafscale.engine.engine import Engine
 from kafscale.engine.partitions.reads import PartitionRead
-from kafscale.model.metric_names import S3_REQUESTS
+from kafscale.model.metrics.metric_names import S3_REQUESTS
 from kafscale.settings import locations, stores
 from kafscale.settings.sections import PricesSection
 from kafscale.testing.in_process import InProcessBroker

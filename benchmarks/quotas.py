@@ -25,7 +25,7 @@ from kafscale.engine.metrics.series import BrokerMetrics
 from kafscale.gateways.kafka import throttling
 from kafscale.gateways.kafka.calls.call import Call
 from kafscale.metadata.embedded import EmbeddedMetadataStore
-from kafscale.model.meters import Registry
+from kafscale.model.metrics.meters import Registry
 from kafscale.system import SystemClock
 from kafscale.wire.kafka.frame import RequestHeader
 from kafscale.wire.kafka.messages.fetch import (

@@ -22,7 +22,7 @@ from kafscale.engine.topics.topic import Topic
 from kafscale.log.writer.log import Log
 from kafscale.log.writer.tail_memory import TailMemory
 from kafscale.log.writer.types import LogSettings
-from kafscale.model.meters import Registry
+from kafscale.model.metrics.meters import Registry
 from kafscale.model.topics import TopicDefaults, TopicDescriptor
 from kafscale.objects.memory import MemoryObjectStore
 from kafscale.system import SystemClock, SystemDice

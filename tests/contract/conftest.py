@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kafscale.model.secret import Secret
+from kafscale.model.security.secret import Secret
 from kafscale.objects.files import FileObjectStore
 from kafscale.objects.memory import MemoryObjectStore
 from kafscale.objects.s3 import S3ObjectStore, S3Settings

@@ -13,7 +13,7 @@ from kafscale.metadata.etcd.client import EtcdSettings
 from kafscale.metadata.etcd.store import EtcdMetadataStore
 from kafscale.metadata.store import Change, Compare, Entry, Listing, Put
 from kafscale.model.errors import MetadataConflict, MetadataUnavailable
-from kafscale.model.secret import Secret
+from kafscale.model.security.secret import Secret
 from kafscale.system import SystemClock
 from tests.support import etcd
 from tests.support.maven import Unavailable

@@ -9,7 +9,7 @@ import pytest
 
 from kafscale.log.formats import keys
 from kafscale.model.errors import ObjectExists, StoreRefused, StoreUnavailable
-from kafscale.model.secret import Secret
+from kafscale.model.security.secret import Secret
 from kafscale.objects.bucket_client import open_client
 from kafscale.objects.s3 import CLASS_FROM, S3ObjectStore
 from tests.contract.conftest import s3_settings

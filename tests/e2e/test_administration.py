@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kafscale.model.topic_configs import FIXED_AT_CREATION
+from kafscale.model.configs.topic_configs import FIXED_AT_CREATION
 from tests.e2e.conftest import AGAINST
 from tests.e2e.test_clients import eventually, topic_name
 from tests.support.clients.base import Client, ClientError, Record

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from kafscale.access.acls import OPERATIONS_ON
-from kafscale.model.access import CLUSTER_NAME, AccessOperation, ResourceType
+from kafscale.model.security.access import CLUSTER_NAME, AccessOperation, ResourceType
 from kafscale.records.batch import TRANSACTIONAL, sign
 from kafscale.wire.kafka.messages import (
     alter_client_quotas,

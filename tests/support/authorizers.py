@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from kafscale.model.access import AccessOperation, Principal, ResourceType
+from kafscale.model.security.access import AccessOperation, Principal, ResourceType
 
 
 class Denies:

@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from kafscale.model.topic_configs import TOPIC_CONFIGS
+from kafscale.model.configs.topic_configs import TOPIC_CONFIGS
 
 ROOT: Final = Path(__file__).parents[2]
 PACKAGE: Final = ROOT / "src/kafscale"

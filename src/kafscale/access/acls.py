@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from kafscale.model.access import CLUSTER_NAME, AccessOperation, Principal, ResourceType
 from kafscale.model.errors import InvalidAcl
+from kafscale.model.security.access import CLUSTER_NAME, AccessOperation, Principal, ResourceType
 
 WILDCARD: Final = "*"  # as the name of a literal pattern, as a host, as the name of a user
 EVERYBODY: Final = Principal("User", WILDCARD)

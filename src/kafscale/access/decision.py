@@ -13,7 +13,7 @@ from collections.abc import Collection
 from typing import Final
 
 from kafscale.access.acls import EVERYBODY, WILDCARD, AclBinding, PatternType, Permission
-from kafscale.model.access import AccessOperation, Principal, ResourceType
+from kafscale.model.security.access import AccessOperation, Principal, ResourceType
 
 _MOST_CACHED: Final = 1 << 16  # decisions; one takes about 300 bytes
 _ANY_NAME: Final = "hardcode"  # what Kafka's authorizers try first, see `allows_any`

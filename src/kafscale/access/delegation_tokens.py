@@ -14,8 +14,8 @@ from typing import Final
 import msgspec
 
 from kafscale.access.scram import ScramCredential
-from kafscale.model.access import Principal
 from kafscale.model.errors import TokenExpired, TokenOwnerMismatch
+from kafscale.model.security.access import Principal
 
 LONGEST_MS: Final = 7 * 24 * 3600 * 1000  # as Kafka's delegation.token.max.lifetime.ms
 USUAL_MS: Final = 24 * 3600 * 1000  # as Kafka's delegation.token.expiry.time.ms

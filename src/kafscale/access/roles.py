@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Final, NamedTuple
 
 from kafscale.access.acls import WILDCARD, AclBinding, PatternType, Permission
-from kafscale.model.access import CLUSTER_NAME, AccessOperation, Principal, ResourceType
+from kafscale.model.security.access import CLUSTER_NAME, AccessOperation, Principal, ResourceType
 
 _OPERATION: Final = AccessOperation
 

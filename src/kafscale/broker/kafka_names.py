@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kafscale import __version__
 from kafscale.engine.coordinator.offsets import LARGEST_METADATA_BYTES
-from kafscale.model.broker_configs import (
+from kafscale.model.configs.broker_configs import (
     FEATURES,
     METRICS_ADDRESS,
     METRICS_PORT,
@@ -16,7 +16,7 @@ from kafscale.model.broker_configs import (
     VERSION,
     BrokerConfig,
 )
-from kafscale.model.topic_configs import ConfigType
+from kafscale.model.configs.topic_configs import ConfigType
 from kafscale.settings.config import Config
 from kafscale.settings.listeners import is_sasl, is_unspecified
 

@@ -29,9 +29,9 @@ from kafscale.gateways.audit_log import Fields
 from kafscale.gateways.kafka.groups.consumer_protocol import ConsumerProtocol
 from kafscale.gateways.kafka.groups.offsets_topic import OffsetsTopic
 from kafscale.metadata.store import MetadataStore
-from kafscale.model.access import AllowAll, Authorizer
 from kafscale.model.clock import Clock, Dice
-from kafscale.model.meters import Registry
+from kafscale.model.metrics.meters import Registry
+from kafscale.model.security.access import AllowAll, Authorizer
 from kafscale.objects.store import ObjectStore
 from kafscale.settings.config import Config
 from kafscale.tasks import Tasks

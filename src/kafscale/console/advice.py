@@ -12,7 +12,7 @@ from kafscale.console.answers.shapes import Finding
 from kafscale.console.answers.store_shapes import Advice
 from kafscale.console.call import Services
 from kafscale.console.figures import Figures
-from kafscale.model.metric_names import NO_TOPIC, SHARED
+from kafscale.model.metrics.metric_names import NO_TOPIC, SHARED
 from kafscale.model.topics import TopicDescriptor
 from kafscale.settings.sections import PricesSection
 

@@ -12,7 +12,7 @@ from kafscale.admin.cost import spending
 from kafscale.admin.cost.spending import BrokerCounters, TopicUse
 from kafscale.console.watch.reading import BrokerReading
 from kafscale.console.watch.watcher import ClusterWatcher
-from kafscale.model.metric_names import (
+from kafscale.model.metrics.metric_names import (
     FETCHED_BYTES,
     PRODUCED_BYTES,
     S3_BYTES,

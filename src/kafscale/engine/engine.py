@@ -39,8 +39,8 @@ from kafscale.engine.upkeep.removals import Removals
 from kafscale.log.reader.reader import Reader
 from kafscale.log.writer.tail_memory import TailMemory
 from kafscale.metadata.instrumented import InstrumentedMetadata
-from kafscale.model.broker_configs import BrokerConfig
 from kafscale.model.clock import Clock
+from kafscale.model.configs.broker_configs import BrokerConfig
 from kafscale.model.errors import GroupNotFound, KafscaleError
 from kafscale.tasks import Tasks
 from kafscale.turns import Turns

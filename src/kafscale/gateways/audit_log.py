@@ -2,7 +2,7 @@
 
 Here: what a line holds, and how many of them a client can cause. All events are counted in the
 metrics, also those whose line is left out.
-Next door: the events (model/audit.py), the file they are written to
+Next door: the events (model/security/audit.py), the file they are written to
 (broker/operating/audit_file.py), log lines about what clients do wrong (client_log.py).
 """
 
@@ -13,9 +13,9 @@ from typing import Any, Final
 import structlog
 
 from kafscale.gateways.line_budget import LineBudget
-from kafscale.model.audit import AuditEvent, AuditKind
 from kafscale.model.clock import Clock
 from kafscale.model.printable import printable
+from kafscale.model.security.audit import AuditEvent, AuditKind
 
 logger = structlog.get_logger("kafscale.audit")
 
@@ -50,7 +50,7 @@ class AuditLog:
         }
 
     def write(self, event: AuditEvent) -> None:
-        """See model.audit.Audit."""
+        """See model.security.audit.Audit."""
         self._count(event.kind.value, event.outcome)
         if self._budgets[event.kind].take(event.address):
             self._write_line(self._fields_of(event))

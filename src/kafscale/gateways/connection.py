@@ -15,8 +15,8 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, cast
 
-from kafscale.model.access import ANONYMOUS, Principal
 from kafscale.model.buffers import Buffer
+from kafscale.model.security.access import ANONYMOUS, Principal
 
 _LENGTH: Final = struct.Struct(">i")
 _FIRST_ALLOCATION: Final = 32 << 10

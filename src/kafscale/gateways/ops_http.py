@@ -11,7 +11,7 @@ from typing import Final
 
 from kafscale.gateways.http import HttpAnswer, HttpRequest, HttpServer, as_json
 from kafscale.gateways.tls import Tls
-from kafscale.model.meters import CONTENT_TYPE
+from kafscale.model.metrics.meters import CONTENT_TYPE
 from kafscale.tasks import Tasks
 
 DEADLINE_S: Final = 10.0  # less than scrapers wait

@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 import structlog
 
 from kafscale.access.certificate_names import Subject, principal_name, read_rules
-from kafscale.model.access import ANONYMOUS, Principal
 from kafscale.model.errors import KafscaleError
+from kafscale.model.security.access import ANONYMOUS, Principal
 
 logger = structlog.get_logger()
 

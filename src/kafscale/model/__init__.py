@@ -1,1 +1,6 @@
-"""The nouns: names, topics, errors, clocks. Imports no other room."""
+"""The nouns that all rooms share. Imports no other room.
+
+Here: `configs` (settings of topics, groups, brokers and tables), `metrics` (counters and the names
+of series), `security` (who may do what, secrets, what is audited), and topics with their names,
+endpoints, errors, clocks.
+"""

@@ -1,7 +1,7 @@
 """What a topic is: its descriptor in the bucket and its settings, read and typed.
 
 Here: plain frozen data, its JSON, and the check of settings.
-Next door: the table of settings (topic_configs.py), names and ids (names.py).
+Next door: the table of settings (configs/topic_configs.py), names and ids (names.py).
 Never here: creating or finding topics (engine).
 """
 
@@ -11,9 +11,9 @@ from typing import Final, Literal
 
 import msgspec
 
+from kafscale.model.configs.table_settings import TableSettings, check_table
+from kafscale.model.configs.topic_configs import TOPIC_CONFIGS, TopicConfig, magic_of
 from kafscale.model.errors import CorruptObject, InvalidTopicConfig
-from kafscale.model.table_settings import TableSettings, check_table
-from kafscale.model.topic_configs import TOPIC_CONFIGS, TopicConfig, magic_of
 
 
 def iso_time(unix_ms: int) -> str:

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from obstore.store import AzureStore, GCSStore, S3Store
 
-from kafscale.model.secret import NO_SECRET, Secret
+from kafscale.model.security.secret import NO_SECRET, Secret
 from kafscale.objects import aws_chain
 
 if TYPE_CHECKING:

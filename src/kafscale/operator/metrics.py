@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from kafscale.model.meters import Counter, Family, Gauge, Histogram, Registry
+from kafscale.model.metrics.meters import Counter, Family, Gauge, Histogram, Registry
 
 SECONDS: Final = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _CLUSTER: Final = ("namespace", "cluster")

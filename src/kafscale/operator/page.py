@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from aiohttp import web
 
-from kafscale.model.meters import CONTENT_TYPE
+from kafscale.model.metrics.meters import CONTENT_TYPE
 
 PageAnswer = Callable[[], Awaitable[web.Response]]
 

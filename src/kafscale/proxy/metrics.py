@@ -1,12 +1,12 @@
 """The names of all series of a proxy. They are written here and nowhere else.
 
-Next door: the numbers themselves (model/meters.py), the page (gateways/ops_http.py).
+Next door: the numbers themselves (model/metrics/meters.py), the page (gateways/ops_http.py).
 """
 
 from collections.abc import Callable
 from typing import Final
 
-from kafscale.model.meters import Counter, Family, Registry, SampleSource
+from kafscale.model.metrics.meters import Counter, Family, Registry, SampleSource
 from kafscale.wire.kafka.catalog import BY_KEY
 
 _MOST_SERIES: Final = 1000

@@ -15,7 +15,7 @@ import msgspec
 from kafscale.access.acls import read_principal
 from kafscale.engine.access.acls import AclRules
 from kafscale.model.errors import InvalidAcl, MappingError
-from kafscale.model.secret import Secret
+from kafscale.model.security.secret import Secret
 from kafscale.proxy.upstream.ledger import DEFAULT_TOPIC
 from kafscale.proxy.upstream.link import UpstreamAddress
 from kafscale.proxy.upstream.login import MECHANISMS

@@ -10,7 +10,7 @@ from typing import Any, Final, get_args
 
 import msgspec
 
-from kafscale.model.secret import Secret
+from kafscale.model.security.secret import Secret
 from kafscale.settings import rules, sources
 from kafscale.settings.config import Config
 from kafscale.settings.sections import S3Section, Section

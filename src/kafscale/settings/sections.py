@@ -11,7 +11,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from kafscale.model.secret import Secret
+from kafscale.model.security.secret import Secret
 from kafscale.settings.values import (
     Acks1,
     BrokerId,

@@ -12,7 +12,7 @@ from kafscale.log.formats import keys
 from kafscale.metadata.store import Entry, MetadataStore
 from kafscale.model.clock import Clock
 from kafscale.model.errors import MetadataUnavailable, StoreRefused
-from kafscale.model.secret import Secret
+from kafscale.model.security.secret import Secret
 from kafscale.objects.store import ObjectStore
 from kafscale.settings.config import Config
 from kafscale.settings.sections import EtcdSection, S3Section

@@ -11,10 +11,10 @@ from typing import Any, Final, Literal
 import msgspec
 
 from kafscale.access.acls import read_principal
-from kafscale.model.access import Principal
+from kafscale.model.configs.topic_configs import magic_of
 from kafscale.model.errors import InvalidAcl
-from kafscale.model.secret import Secret
-from kafscale.model.topic_configs import magic_of
+from kafscale.model.security.access import Principal
+from kafscale.model.security.secret import Secret
 from kafscale.settings.listeners import (
     AdvertisedListeners,
     Listeners,

@@ -19,9 +19,9 @@ from kafscale.engine.engine import Engine
 from kafscale.gateways.connections import Connections
 from kafscale.metadata.embedded import EmbeddedMetadataStore
 from kafscale.metadata.store import MetadataStore
-from kafscale.model.access import Authorizer
 from kafscale.model.clock import Clock, Dice
 from kafscale.model.endpoints import Endpoint
+from kafscale.model.security.access import Authorizer
 from kafscale.objects.memory import MemoryObjectStore
 from kafscale.objects.store import ObjectStore
 from kafscale.settings.config import Config

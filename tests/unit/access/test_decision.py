@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kafscale.access import decision
 from kafscale.access.acls import EVERYBODY, AclBinding, AclFilter, PatternType, Permission
 from kafscale.access.decision import AclAuthorizer, AclIndex, same_host
-from kafscale.model.access import AccessOperation, Principal, ResourceType
+from kafscale.model.security.access import AccessOperation, Principal, ResourceType
 
 ALICE, BOB = Principal("User", "alice"), Principal("User", "bob")
 OP, KIND = AccessOperation, ResourceType

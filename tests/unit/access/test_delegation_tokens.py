@@ -2,8 +2,8 @@ import pytest
 
 from kafscale.access import delegation_tokens
 from kafscale.access.delegation_tokens import LONGEST_MS, USUAL_MS, DelegationToken
-from kafscale.model.access import Principal
 from kafscale.model.errors import TokenExpired, TokenOwnerMismatch
+from kafscale.model.security.access import Principal
 
 ALICE, BOB, EVE = (Principal("User", name) for name in ("alice", "bob", "eve"))
 NOW = 1_000_000

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from kafscale.access.acls import AclBinding, PatternType, check_binding
 from kafscale.access.decision import AclAuthorizer, AclIndex
 from kafscale.access.roles import EVERY, ROLES, GrantedRole, Pattern, list_removable, list_roles
-from kafscale.model.access import CLUSTER_NAME, AccessOperation, Principal, ResourceType
+from kafscale.model.security.access import CLUSTER_NAME, AccessOperation, Principal, ResourceType
 
 ALICE = Principal("User", "alice")
 ORDERS = Pattern(PatternType.PREFIXED, "orders.")

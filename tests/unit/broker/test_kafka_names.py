@@ -1,8 +1,8 @@
 from pathlib import Path
 
 from kafscale.broker.kafka_names import broker_configs, store_name
-from kafscale.model.broker_configs import BROKER_NAME_OF, BrokerConfig
-from kafscale.model.topic_configs import TOPIC_CONFIGS
+from kafscale.model.configs.broker_configs import BROKER_NAME_OF, BrokerConfig
+from kafscale.model.configs.topic_configs import TOPIC_CONFIGS
 from kafscale.settings.config import Config
 from kafscale.settings.sections import (
     BrokerSection,

@@ -6,7 +6,7 @@ from structlog.testing import capture_logs
 
 from kafscale.gateways.audit_log import MOST_LINES, MOST_RESOURCES, AuditLog
 from kafscale.gateways.line_budget import WINDOW_S
-from kafscale.model.audit import AuditEvent, AuditKind
+from kafscale.model.security.audit import AuditEvent, AuditKind
 from kafscale.testing.clock import ManualClock
 
 

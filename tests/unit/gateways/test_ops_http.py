@@ -9,7 +9,7 @@ import pytest
 
 from kafscale.gateways.http import MOST_CONNECTIONS, MOST_HEAD_BYTES
 from kafscale.gateways.ops_http import OpsServer
-from kafscale.model.meters import CONTENT_TYPE, Registry
+from kafscale.model.metrics.meters import CONTENT_TYPE, Registry
 from tests.support.exposition import parse, series
 
 

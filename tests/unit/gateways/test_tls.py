@@ -8,7 +8,7 @@ import pytest
 
 from kafscale.gateways.connections import ConnectionLimits
 from kafscale.gateways.tls import Tls, TlsFiles, UnusableCertificates
-from kafscale.model.access import ANONYMOUS
+from kafscale.model.security.access import ANONYMOUS
 from tests.support.certificates import Authority, Issued
 from tests.unit.gateways.test_listener import TwoListeners
 

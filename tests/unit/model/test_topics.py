@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafscale.model.configs.topic_configs import TOPIC_CONFIGS, magic_of
 from kafscale.model.errors import CorruptObject, InvalidTopicConfig
-from kafscale.model.topic_configs import TOPIC_CONFIGS, magic_of
 from kafscale.model.topics import TopicDefaults, TopicDescriptor, TopicSettings, validate_configs
 from tests.unit.log.pages import fields
 

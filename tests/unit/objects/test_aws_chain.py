@@ -147,7 +147,7 @@ def test_a_profile_that_gives_no_keys_is_refused_at_once(home: Path, text: str) 
 def test_a_store_with_keys_of_its_own_loads_no_boto3() -> None:
     code = (
         "import sys; from kafscale.objects.s3 import S3ObjectStore, S3Settings; "
-        "from kafscale.model.secret import Secret; "
+        "from kafscale.model.security.secret import Secret; "
         "S3ObjectStore(S3Settings('b', access_key=Secret('k'), secret_key=Secret('s'))); "
         "print('boto3' in sys.modules)"
     )

@@ -14,7 +14,7 @@ from obstore.store import S3Store
 
 from kafscale.log.formats import keys
 from kafscale.model.errors import ObjectExists, ObjectMissing, StoreRefused, StoreUnavailable
-from kafscale.model.secret import Secret
+from kafscale.model.security.secret import Secret
 from kafscale.objects.bucket_client import open_client
 from kafscale.objects.s3 import CLASS_FROM, S3ObjectStore, S3Settings
 from tests.support.certificates import Authority

@@ -5,7 +5,7 @@ import pytest
 from kafscale.access.scram import SCRAM_MECHANISMS
 from kafscale.engine.access.authentication import Exchange
 from kafscale.model.errors import AuthenticationFailed
-from kafscale.model.secret import Secret
+from kafscale.model.security.secret import Secret
 from kafscale.proxy.access.logins import FileUsers
 from kafscale.proxy.apis.table import AT_OWN_ADDRESS, EVERYWHERE
 from kafscale.proxy.connections.session import _acks

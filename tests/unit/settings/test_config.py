@@ -6,8 +6,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kafscale.model.access import Principal
 from kafscale.model.endpoints import Endpoint
+from kafscale.model.security.access import Principal
 from kafscale.model.topics import TopicDefaults, TopicSettings
 from kafscale.settings.config import Config
 from kafscale.settings.loading import KEYS, load

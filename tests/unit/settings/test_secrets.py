@@ -7,7 +7,7 @@ import pytest
 
 from kafscale.admin.diagnosis import check_all
 from kafscale.broker.kafka_names import broker_configs
-from kafscale.model.secret import Secret
+from kafscale.model.security.secret import Secret
 from kafscale.settings.config import Config
 from kafscale.settings.loading import KEYS, load
 from kafscale.settings.stores import s3_settings

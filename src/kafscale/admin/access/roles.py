@@ -14,7 +14,7 @@ from kafscale.access import roles
 from kafscale.access.acls import AclBinding, PatternType, Permission, read_principal
 from kafscale.access.roles import GrantedRole, HeldRole
 from kafscale.admin.brokers.client import ANSWER_WITHIN_S, wait, wait_for_all
-from kafscale.model import access
+from kafscale.model.security import access
 
 # Its own stubs forget this one, and that a filter may leave out what it does not filter by.
 _KAFKA: Final[Any] = kafka

@@ -1,6 +1,7 @@
 """What brokers say of themselves as settings: version, features, where their page is.
 
-Next door: the names of these settings (model/broker_configs.py), settings of topics (configs.py).
+Next door: the names of these settings (model/configs/broker_configs.py), settings of topics
+(configs.py).
 """
 
 from collections.abc import Iterable
@@ -16,7 +17,7 @@ from kafscale.admin.brokers.client import wait
 from kafscale.admin.brokers.cluster_view import NodeFacts
 from kafscale.admin.brokers.configs import source_name
 from kafscale.admin.errors import AdminError
-from kafscale.model.broker_configs import (
+from kafscale.model.configs.broker_configs import (
     FEATURES,
     METRICS_ADDRESS,
     METRICS_PORT,

@@ -22,7 +22,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own stu
 
 from kafscale.admin.brokers.client import ANSWER_WITHIN_S, refusal, wait
 from kafscale.admin.errors import AdminError
-from kafscale.model.broker_configs import METRICS_PORT, METRICS_TLS
+from kafscale.model.configs.broker_configs import METRICS_PORT, METRICS_TLS
 
 _PAGE_WITHIN_S: Final = 3.0
 

@@ -1,6 +1,6 @@
 """Reading a broker's metrics page: names, labels, numbers.
 
-Next door: writing it (model/meters.py). Never here: what the numbers mean.
+Next door: writing it (model/metrics/meters.py). Never here: what the numbers mean.
 """
 
 import http.client

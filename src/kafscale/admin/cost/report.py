@@ -15,7 +15,7 @@ from kafscale.admin.cost import metrics_page, spending
 from kafscale.admin.cost.spending import BrokerCounters, TopicUse
 from kafscale.log.formats import keys
 from kafscale.model.clock import Clock
-from kafscale.model.metric_names import NO_TOPIC, S3_BYTES, S3_REQUESTS, SHARED, STARTED
+from kafscale.model.metrics.metric_names import NO_TOPIC, S3_BYTES, S3_REQUESTS, SHARED, STARTED
 from kafscale.settings.locations import locate, open_location
 
 _NAMES: Final = frozenset((S3_REQUESTS, S3_BYTES, STARTED))

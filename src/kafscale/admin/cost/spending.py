@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kafscale.admin.cost.metrics_page import MetricSample
-from kafscale.model.metric_names import S3_BYTES, S3_REQUESTS, STARTED
+from kafscale.model.metrics.metric_names import S3_BYTES, S3_REQUESTS, STARTED
 from kafscale.settings.sections import PricesSection
 
 DAY_S: Final = 86_400.0

@@ -12,8 +12,8 @@ from kafscale.engine.engine import Engine
 from kafscale.gateways.connection import Connection
 from kafscale.gateways.listener import CertificateReport
 from kafscale.gateways.tls import Tls, TlsFiles
-from kafscale.model.audit import ALLOWED, Audit, AuditEvent, AuditKind
 from kafscale.model.errors import AuthenticationFailed
+from kafscale.model.security.audit import ALLOWED, Audit, AuditEvent, AuditKind
 from kafscale.settings.security import ListenerTls
 
 _CERTIFICATE: Final = "SSL"  # where the name of a mechanism is asked for

@@ -24,9 +24,9 @@ from kafscale.gateways.fluvio.listener_names import (
 )
 from kafscale.gateways.late_session import LateCode
 from kafscale.gateways.listener import Listener
-from kafscale.model.access import Authorizer
-from kafscale.model.audit import Audit
 from kafscale.model.endpoints import Endpoint
+from kafscale.model.security.access import Authorizer
+from kafscale.model.security.audit import Audit
 from kafscale.settings.config import Config
 from kafscale.settings.security import fluvio_listener, tls_of
 from kafscale.tasks import Tasks

@@ -34,9 +34,9 @@ from kafscale.gateways.kafka.calls.login import Login, LoginRules
 from kafscale.gateways.kafka.session import KafkaSession
 from kafscale.gateways.listener import CertificateReport, Listener
 from kafscale.gateways.tls import Tls
-from kafscale.model.access import Authorizer
 from kafscale.model.clock import Clock, Dice
 from kafscale.model.endpoints import Endpoint
+from kafscale.model.security.access import Authorizer
 from kafscale.model.tenancy import Tenancy
 from kafscale.settings.config import Config
 from kafscale.settings.listeners import ListenerSetting

@@ -24,10 +24,10 @@ from kafscale.gateways.connections import Connections
 from kafscale.gateways.http import HttpAnswer, HttpRequest, HttpServer, as_json
 from kafscale.gateways.listener import Listener
 from kafscale.gateways.pulsar.listener_names import PULSAR, PULSAR_HTTP
-from kafscale.model.access import ANONYMOUS, Authorizer, Principal
-from kafscale.model.audit import Audit, AuditEvent, AuditKind
 from kafscale.model.endpoints import Endpoint
 from kafscale.model.errors import AuthenticationFailed
+from kafscale.model.security.access import ANONYMOUS, Authorizer, Principal
+from kafscale.model.security.audit import Audit, AuditEvent, AuditKind
 from kafscale.model.tenancy import Tenancy
 from kafscale.settings.config import Config
 from kafscale.settings.security import pulsar_methods, tls_of

@@ -26,7 +26,7 @@ from kafscale.cli.brokers.client_arguments import (
 from kafscale.cli.terminal.config_arguments import set_by
 from kafscale.cli.terminal.errors import CommandError, UsageError
 from kafscale.cli.terminal.output import print_columns, print_json
-from kafscale.model.metric_names import SHARED
+from kafscale.model.metrics.metric_names import SHARED
 from kafscale.settings.loading import load
 from kafscale.settings.sections import PricesSection
 from kafscale.system import SystemClock

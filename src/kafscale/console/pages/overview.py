@@ -21,7 +21,7 @@ from kafscale.console.pages.groups.groups import group_rows
 from kafscale.console.pages.topics.topics import known_layouts, shared_topics
 from kafscale.console.watch.notes import worst_state
 from kafscale.console.watch.rates import quantile_ms
-from kafscale.model.metric_names import (
+from kafscale.model.metrics.metric_names import (
     FETCHED_BYTES,
     PRODUCED_BYTES,
     PRODUCED_RECORDS,

@@ -11,7 +11,7 @@ from typing import Final
 from kafscale.admin.cost.range_query import RangeLine
 from kafscale.console.watch import reading as page
 from kafscale.console.watch.history import HistoryLine
-from kafscale.model.metric_names import (
+from kafscale.model.metrics.metric_names import (
     FETCHED_BYTES,
     PRODUCED_BYTES,
     PRODUCED_RECORDS,

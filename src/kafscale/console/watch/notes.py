@@ -9,7 +9,7 @@ from kafscale.console.answers.shapes import StoreStateName
 from kafscale.console.watch import reading as page
 from kafscale.console.watch.lags import group_lags
 from kafscale.console.watch.rates import add_up, quantile_ms
-from kafscale.model.metric_names import (
+from kafscale.model.metrics.metric_names import (
     FETCHED_BYTES,
     PRODUCED_BYTES,
     PRODUCED_RECORDS,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kafscale.admin.cost.metrics_page import MetricSample
-from kafscale.model.metric_names import (
+from kafscale.model.metrics.metric_names import (
     FETCHED_BYTES,
     PRODUCED_BYTES,
     PRODUCED_RECORDS,

@@ -19,8 +19,8 @@ from kafscale.access.decision import AclAuthorizer, AclIndex
 from kafscale.engine.access.watched_rows import WatchedRows
 from kafscale.metadata import keys
 from kafscale.metadata.store import MetadataStore
-from kafscale.model.access import AccessOperation, Principal, ResourceType
 from kafscale.model.errors import CorruptObject, InvalidAcl
+from kafscale.model.security.access import AccessOperation, Principal, ResourceType
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,9 +26,9 @@ from kafscale.engine.access.credentials import DECOY_SECRET_BYTES, Credentials
 from kafscale.engine.access.reread_file import RereadFile
 from kafscale.engine.access.signing_keys import SigningKeys
 from kafscale.engine.access.tokens import Tokens
-from kafscale.model.access import Principal
 from kafscale.model.clock import Clock, Dice
 from kafscale.model.errors import AuthenticationFailed
+from kafscale.model.security.access import Principal
 
 if TYPE_CHECKING:
     from joserfc.jwk import KeySet

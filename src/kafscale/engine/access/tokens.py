@@ -24,9 +24,9 @@ from kafscale.access.scram import (
 from kafscale.engine.access.watched_rows import WatchedRows
 from kafscale.metadata import keys
 from kafscale.metadata.store import MetadataStore
-from kafscale.model.access import Principal
 from kafscale.model.clock import Clock, Dice
 from kafscale.model.errors import CorruptObject, InvalidRequest, TokenNotFound, TokensDisabled
+from kafscale.model.security.access import Principal
 
 _SALT_BYTES: Final = 16
 _MOST_REMOVED: Final = 100  # expired tokens, at a time

@@ -2,7 +2,7 @@
 
 Here: the rows and their changes. A group need not exist to have settings, and it keeps them when it
 is deleted, as in Kafka.
-Next door: which settings there are (model/group_configs.py), how rows are kept
+Next door: which settings there are (model/configs/group_configs.py), how rows are kept
 (access/watched_rows.py), the group's coordinator (groups.py), owners of partitions that share
 groups read (engine/subscriptions).
 """
@@ -15,8 +15,8 @@ import msgspec
 from kafscale.engine.access.watched_rows import WatchedRows
 from kafscale.metadata import keys
 from kafscale.metadata.store import MetadataStore
+from kafscale.model.configs.group_configs import GroupSettings, check_group_configs
 from kafscale.model.errors import CorruptObject, InvalidGroupConfig
-from kafscale.model.group_configs import GroupSettings, check_group_configs
 
 MOST_GROUPS: Final = 10_000  # every broker holds all of them in memory
 _NONE: Final = GroupSettings({})

@@ -6,7 +6,7 @@ Next door: the names of the series (series.py).
 
 from typing import Final
 
-from kafscale.model.meters import Counter, Family, Histogram
+from kafscale.model.metrics.meters import Counter, Family, Histogram
 
 SUCCESS: Final = "success"
 ERROR: Final = "error"

@@ -14,7 +14,7 @@ from kafscale.engine.topics.topic import Topic
 from kafscale.log.formats import places
 from kafscale.log.writer.lane import Lane
 from kafscale.log.writer.log import Log
-from kafscale.model.metric_names import SHARED
+from kafscale.model.metrics.metric_names import SHARED
 from kafscale.virtual.arithmetic import partition_of
 
 MOST_LOGS: Final = 500

@@ -22,8 +22,8 @@ from kafscale.engine.topics.registry import TopicRegistry
 from kafscale.engine.topics.topic import Topic
 from kafscale.engine.transactions.transactions import Transactions
 from kafscale.log.writer.types import Observer
-from kafscale.model.meters import SampleSource
-from kafscale.model.metric_names import SHARED
+from kafscale.model.metrics.meters import SampleSource
+from kafscale.model.metrics.metric_names import SHARED
 from kafscale.objects.health import Health
 
 logger = structlog.get_logger()

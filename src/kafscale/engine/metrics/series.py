@@ -1,7 +1,7 @@
 """The names of all series of a broker. They are written here and nowhere else.
 
 Here: names, labels and buckets. A part that counts asks for a series once and keeps it.
-Next door: the numbers themselves (model/meters.py), the page they are shown on
+Next door: the numbers themselves (model/metrics/meters.py), the page they are shown on
 (gateways/ops_http.py), requests to the store by topic (store_counts.py). The broker adds
 process figures and connections.
 """
@@ -11,8 +11,8 @@ from typing import Final
 
 from kafscale.engine.metrics.fetch_counts import TopicReads
 from kafscale.engine.metrics.log_gauges import LogGauges
-from kafscale.model.meters import Counter, Family, Histogram, Registry, SampleSource
-from kafscale.model.metric_names import (
+from kafscale.model.metrics.meters import Counter, Family, Histogram, Registry, SampleSource
+from kafscale.model.metrics.metric_names import (
     FETCHED_BYTES,
     PRODUCED_BYTES,
     PRODUCED_RECORDS,

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from kafscale.engine.metrics.series import BrokerMetrics
 from kafscale.log.formats import keys
-from kafscale.model.meters import Counter, Histogram
-from kafscale.model.metric_names import NO_TOPIC, SHARED
+from kafscale.model.metrics.meters import Counter, Histogram
+from kafscale.model.metrics.metric_names import NO_TOPIC, SHARED
 
 
 class _FolderCounts:

@@ -20,13 +20,13 @@ from kafscale.log.catalog.descriptors import Descriptors
 from kafscale.log.catalog.lane_allotment import SharedLogs
 from kafscale.log.formats import keys
 from kafscale.model.clock import Dice
+from kafscale.model.configs.topic_configs import FIXED_AT_CREATION, TOPIC_CONFIGS, WHERE_IT_LIES
 from kafscale.model.errors import (
     InvalidPartitionCount,
     InvalidTopicConfig,
     TopicMoving,
     UnknownTopic,
 )
-from kafscale.model.topic_configs import FIXED_AT_CREATION, TOPIC_CONFIGS, WHERE_IT_LIES
 from kafscale.model.topics import LaneRange, Layout, Move, TopicDescriptor, validate_configs
 from kafscale.tasks import Tasks
 

@@ -34,7 +34,7 @@ from kafscale.log.upkeep.compaction import (
 from kafscale.log.writer.log import Log
 from kafscale.model.clock import Clock
 from kafscale.model.errors import KafscaleError
-from kafscale.model.metric_names import SHARED
+from kafscale.model.metrics.metric_names import SHARED
 
 logger = structlog.get_logger()
 

@@ -11,8 +11,8 @@ from kafscale.engine.engine import Engine
 from kafscale.gateways.client_log import ClientLog
 from kafscale.gateways.fluvio.smart_modules.chains import ModuleLimits, SmartModules
 from kafscale.gateways.workers import Workers
-from kafscale.model.access import AllowAll, Authorizer
-from kafscale.model.audit import Audit, NoAudit
+from kafscale.model.security.access import AllowAll, Authorizer
+from kafscale.model.security.audit import Audit, NoAudit
 
 # Clients that keep their offsets in the cluster want this topic to be there. It holds no records.
 OFFSETS_TOPIC: Final = "consumer-offset"

@@ -22,9 +22,9 @@ from kafscale.gateways.client_mistakes import Blame, blame_of, reason_of
 from kafscale.gateways.connection import Connection
 from kafscale.gateways.fluvio.context import FluvioContext
 from kafscale.gateways.fluvio.errors import words_of
-from kafscale.model.access import AccessOperation, ResourceType
-from kafscale.model.audit import DENIED, AuditEvent, AuditKind
 from kafscale.model.errors import KafscaleError
+from kafscale.model.security.access import AccessOperation, ResourceType
+from kafscale.model.security.audit import DENIED, AuditEvent, AuditKind
 from kafscale.tasks import Tasks
 from kafscale.wire.buffer import MalformedMessage
 from kafscale.wire.fluvio.frame import FluvioRequest, read_request, response_frame

@@ -12,8 +12,8 @@ import structlog
 from kafscale.gateways.connection import Connection
 from kafscale.gateways.pulsar.context import PulsarContext, Refused
 from kafscale.gateways.pulsar.errors import code_of
-from kafscale.model.access import CLUSTER_NAME, AccessOperation, ResourceType
 from kafscale.model.errors import KafscaleError
+from kafscale.model.security.access import CLUSTER_NAME, AccessOperation, ResourceType
 from kafscale.wire.pulsar.errors import ServerError
 from kafscale.wire.pulsar.frame import write_command
 from kafscale.wire.pulsar.messages.commands import Command, Connect, Error, FeatureFlags

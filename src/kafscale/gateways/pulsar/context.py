@@ -13,8 +13,8 @@ from kafscale.gateways.client_log import ClientLog
 from kafscale.gateways.connection import Connection
 from kafscale.gateways.pulsar.messages.entries_out import LastOpened
 from kafscale.gateways.pulsar.producer_names import ProducerNames
-from kafscale.model.access import AccessOperation, Authorizer, Principal, ResourceType
-from kafscale.model.audit import DENIED, Audit, AuditEvent, AuditKind, NoAudit
+from kafscale.model.security.access import AccessOperation, Authorizer, Principal, ResourceType
+from kafscale.model.security.audit import DENIED, Audit, AuditEvent, AuditKind, NoAudit
 from kafscale.model.tenancy import Tenancy
 from kafscale.tasks import Tasks
 from kafscale.wire.pulsar.errors import ServerError

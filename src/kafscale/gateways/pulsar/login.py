@@ -14,9 +14,9 @@ from typing import Final, NamedTuple
 
 from kafscale.engine.access.authentication import Authentication, ClientIdentity
 from kafscale.gateways.pulsar.channel import Channel
-from kafscale.model.audit import ALLOWED
 from kafscale.model.clock import Clock
 from kafscale.model.errors import AuthenticationFailed
+from kafscale.model.security.audit import ALLOWED
 from kafscale.wire.pulsar.errors import ServerError
 from kafscale.wire.pulsar.messages.commands import (
     NO_REQUEST,

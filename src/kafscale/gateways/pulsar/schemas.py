@@ -13,8 +13,8 @@ from kafscale.gateways.pulsar import topics
 from kafscale.gateways.pulsar.channel import Channel, error_of
 from kafscale.gateways.pulsar.context import PulsarContext, Refused
 from kafscale.log.catalog.schemas import TopicSchema
-from kafscale.model.access import AccessOperation, ResourceType
 from kafscale.model.errors import KafscaleError
+from kafscale.model.security.access import AccessOperation, ResourceType
 from kafscale.wire.pulsar.errors import ServerError
 from kafscale.wire.pulsar.messages.commands import (
     GetOrCreateSchema,

@@ -16,9 +16,9 @@ from kafscale.engine.cluster.placement import NO_BROKER
 from kafscale.engine.topics.topic import Topic
 from kafscale.gateways.pulsar.channel import Channel, error_of
 from kafscale.gateways.pulsar.context import PulsarContext, Refused
-from kafscale.model.access import AccessOperation, ResourceType
 from kafscale.model.errors import KafscaleError, UnknownTopic
 from kafscale.model.names import is_internal
+from kafscale.model.security.access import AccessOperation, ResourceType
 from kafscale.wire.pulsar.errors import ServerError
 from kafscale.wire.pulsar.messages.commands import (
     GetTopicsOfNamespace,

@@ -17,7 +17,7 @@ import structlog
 
 from kafscale.metadata.etcd import messages
 from kafscale.model.errors import MetadataUnavailable
-from kafscale.model.secret import NO_SECRET, Secret
+from kafscale.model.security.secret import NO_SECRET, Secret
 from kafscale.retry import Backoff, RetryPolicy
 
 logger = structlog.get_logger()

@@ -11,7 +11,7 @@ from typing import Final
 from msgspec import Struct
 
 from kafscale.access.acls import AclBinding, PatternType, Permission
-from kafscale.model.access import CLUSTER_NAME, AccessOperation, Principal, ResourceType
+from kafscale.model.security.access import CLUSTER_NAME, AccessOperation, Principal, ResourceType
 from kafscale.operator.kinds.user import KafscaleUser
 from kafscale.operator.planning.conditions import Judgement
 from kafscale.operator.planning.topics import PAUSED

@@ -30,8 +30,8 @@ from kafscale.gateways.kafka.calls.call import Call, KafkaContext
 from kafscale.gateways.kafka.calls.fetch_sessions import CLOSE, FetchSessions
 from kafscale.gateways.kafka.calls.login import LOGIN_APIS
 from kafscale.gateways.workers import WorkQueue
-from kafscale.model.access import AccessOperation, Authorizer, ResourceType
 from kafscale.model.clock import Clock
+from kafscale.model.security.access import AccessOperation, Authorizer, ResourceType
 from kafscale.wire.kafka.catalog import BY_KEY
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.header import RequestHeader

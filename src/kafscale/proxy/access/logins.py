@@ -18,8 +18,8 @@ from kafscale.access.scram import (
 )
 from kafscale.engine.access.authentication import PLAIN, ClientIdentity, Exchange, SaslReply
 from kafscale.engine.access.password_file import read_passwords
-from kafscale.model.access import Principal
 from kafscale.model.clock import Dice
+from kafscale.model.security.access import Principal
 from kafscale.settings.values import ConfigError
 
 _NONCE_BYTES: Final = 18

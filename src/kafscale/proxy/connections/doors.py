@@ -16,9 +16,9 @@ from kafscale.gateways.connections import ConnectionLimits, Connections
 from kafscale.gateways.kafka.calls.login import Login, LoginReport
 from kafscale.gateways.listener import Listener
 from kafscale.gateways.tls import Tls, TlsFiles
-from kafscale.model.audit import ALLOWED, AuditEvent, AuditKind
 from kafscale.model.endpoints import Endpoint
 from kafscale.model.errors import AuthenticationFailed, KafscaleError
+from kafscale.model.security.audit import ALLOWED, AuditEvent, AuditKind
 from kafscale.proxy.connections.session import ProxySession
 from kafscale.proxy.context import ProxyContext
 from kafscale.proxy.settings import Listen, read_address

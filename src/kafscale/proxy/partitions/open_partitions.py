@@ -8,7 +8,7 @@ import structlog
 
 from kafscale.model.clock import Clock, Dice
 from kafscale.model.errors import KafscaleError
-from kafscale.model.meters import Counter
+from kafscale.model.metrics.meters import Counter
 from kafscale.proxy.coordination.members import Members
 from kafscale.proxy.coordination.topics import MappedTopic
 from kafscale.proxy.partitions.partition import PhysicalPartition, State

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from kafscale.model.buffers import Buffer
 from kafscale.model.errors import KafscaleError
-from kafscale.model.meters import Counter
+from kafscale.model.metrics.meters import Counter
 from kafscale.proxy.upstream.cluster import Upstream
 from kafscale.proxy.upstream.link import CLIENT_ID, Link
 from kafscale.tasks import Tasks

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, TypeVar, cast
 from kafscale.gateways.connection import Connection, ConnectionOwner
 from kafscale.model.buffers import Buffer
 from kafscale.model.errors import KafscaleError
-from kafscale.model.meters import Counter
+from kafscale.model.metrics.meters import Counter
 from kafscale.proxy.upstream.login import Secrets, log_in
 from kafscale.wire.kafka import frame
 from kafscale.wire.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 
 from kafscale.access.scram import SCRAM_MECHANISMS, ScramMechanism
 from kafscale.model.errors import AuthenticationFailed
-from kafscale.model.secret import Secret
+from kafscale.model.security.secret import Secret
 from kafscale.wire.kafka.messages.sasl_authenticate import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,

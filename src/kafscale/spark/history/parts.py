@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from kafscale.model.configs.table_settings import TableSettings
 from kafscale.model.errors import KafscaleError
-from kafscale.model.table_settings import TableSettings
 from kafscale.model.topics import TopicDescriptor
 from kafscale.spark.bucket import Bucket
 from kafscale.spark.lake.backlog import progress_name

@@ -7,7 +7,7 @@ import argparse
 import re
 from typing import Final
 
-from kafscale.model.topic_configs import VALUE_FORMATS, VALUE_FRAMINGS
+from kafscale.model.configs.topic_configs import VALUE_FORMATS, VALUE_FRAMINGS
 
 _UNITS: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 

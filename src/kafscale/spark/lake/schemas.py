@@ -8,9 +8,9 @@ from typing import Final
 
 import pyarrow as pa
 
+from kafscale.model.configs.table_settings import PARTITION_COLUMNS as PARTITION_COLUMNS
+from kafscale.model.configs.table_settings import RESERVED_COLUMNS
 from kafscale.model.errors import InvalidRequest
-from kafscale.model.table_settings import PARTITION_COLUMNS as PARTITION_COLUMNS
-from kafscale.model.table_settings import RESERVED_COLUMNS
 from kafscale.spark.values.types import plain
 
 HEADERS: Final = pa.list_(

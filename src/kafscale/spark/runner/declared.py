@@ -4,13 +4,13 @@ Here: where a table lies, how values are read, and what a topic may ask for. A t
 from clients; the runner writes and sends credentials by them. So a table lies in the bucket's own
 folder for tables unless the operator allows another place, and a registry is asked only if the
 operator names it.
-Next door: the settings (model/table_settings.py), the export (jobs/export.py).
+Next door: the settings (model/configs/table_settings.py), the export (jobs/export.py).
 """
 
 from dataclasses import dataclass
 
+from kafscale.model.configs.table_settings import TableSettings, protobuf_schema
 from kafscale.model.errors import InvalidRequest
-from kafscale.model.table_settings import TableSettings, protobuf_schema
 from kafscale.model.topics import TopicDescriptor
 from kafscale.settings import locations
 from kafscale.spark.bucket import Bucket

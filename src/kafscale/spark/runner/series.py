@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 
 from kafscale.model.clock import Clock
-from kafscale.model.meters import CONTENT_TYPE, Registry
+from kafscale.model.metrics.meters import CONTENT_TYPE, Registry
 from kafscale.spark.job import Report
 from kafscale.spark.runner.planner import EXPORT, PlannedWork, WorkKey
 

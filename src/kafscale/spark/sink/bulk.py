@@ -25,9 +25,9 @@ from kafscale.log.formats.manifest import LaneMark, Manifest, SegmentEntry
 from kafscale.log.formats.places import LanePlace
 from kafscale.log.moves import end_of_topic
 from kafscale.log.protocol import commits
+from kafscale.model.configs.topic_configs import WHERE_IT_LIES
 from kafscale.model.errors import InvalidPartitionCount, InvalidTopicName, TopicExists
 from kafscale.model.names import check_topic_name, collides, fresh_topic_id
-from kafscale.model.topic_configs import WHERE_IT_LIES
 from kafscale.model.topics import (
     LaneRange,
     Layout,

@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
+from kafscale.model.configs.topic_configs import TOPIC_CONFIGS
 from kafscale.model.errors import InvalidRequest, KafscaleError, UnknownTopic
-from kafscale.model.topic_configs import TOPIC_CONFIGS
 from kafscale.spark.kernels.spans import HEADERS
 from kafscale.spark.transfer.rewriter import Rewriter
 

@@ -1,7 +1,8 @@
 """Columns as SQL writes them, `id bigint, at timestamp, tags array<string>`, as Arrow types.
 
-Here: from plain columns to Arrow's and back to text. Next door: the grammar (model/columns.py),
-what such types become (types.py). Never here: a JVM; Spark's own reader of this language needs one.
+Here: from plain columns to Arrow's and back to text.
+Next door: the grammar (model/configs/columns.py), what such types become (types.py).
+Never here: a JVM; Spark's own reader of this language needs one.
 """
 
 import re
@@ -10,7 +11,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from kafscale.model.columns import Column, ColumnType, parse_columns
+from kafscale.model.configs.columns import Column, ColumnType, parse_columns
 from kafscale.model.errors import InvalidRequest
 
 SIMPLE: Final[dict[str, pa.DataType]] = {

@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
+from kafscale.model.configs.topic_configs import VALUE_FORMATS, VALUE_FRAMINGS
 from kafscale.model.errors import InvalidRequest
-from kafscale.model.topic_configs import VALUE_FORMATS, VALUE_FRAMINGS
 from kafscale.spark.values import ddl, framed, registry
 from kafscale.spark.values.avro import AvroValues
 from kafscale.spark.values.decoding import Decoded, Projected, ValueReader, apart

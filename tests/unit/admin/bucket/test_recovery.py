@@ -28,8 +28,8 @@ from kafscale.log.upkeep import rollup
 from kafscale.metadata import keys
 from kafscale.metadata.embedded import EmbeddedMetadataStore
 from kafscale.metadata.store import Entry, Put
-from kafscale.model.access import AccessOperation, Principal, ResourceType
 from kafscale.model.errors import MetadataConflict, MetadataUnavailable
+from kafscale.model.security.access import AccessOperation, Principal, ResourceType
 from kafscale.model.topics import TopicDefaults
 from kafscale.objects.memory import MemoryObjectStore
 from kafscale.testing.clock import SeededDice

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kafscale.admin.cost.metrics_page import MetricSample, fetch, parse_samples
 from kafscale.admin.errors import AdminError
 from kafscale.gateways.ops_http import OpsServer
-from kafscale.model.meters import Registry
+from kafscale.model.metrics.meters import Registry
 
 TEXT = st.text(st.characters(codec="utf-8"))
 

@@ -14,7 +14,7 @@ from kafscale.admin.cost.spending import (
     sum_of,
     window_s,
 )
-from kafscale.model.metric_names import S3_BYTES, S3_REQUESTS, STARTED
+from kafscale.model.metrics.metric_names import S3_BYTES, S3_REQUESTS, STARTED
 from kafscale.settings.sections import PricesSection
 
 PAGE = """\

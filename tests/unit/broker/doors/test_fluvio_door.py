@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from kafscale.broker.doors import fluvio_door
 from kafscale.broker.doors.other_doors import CannotListen
 from kafscale.broker.operating import banner
-from kafscale.model.access import CLUSTER_NAME, Principal
 from kafscale.model.endpoints import Endpoint
+from kafscale.model.security.access import CLUSTER_NAME, Principal
 from kafscale.settings.config import Config
 from kafscale.settings.listeners import Listeners, read_listeners
 from kafscale.settings.sections import FluvioSection

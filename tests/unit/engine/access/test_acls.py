@@ -9,8 +9,8 @@ from kafscale.access.acls import AclBinding, AclFilter, PatternType, Permission
 from kafscale.engine.access.acls import AclRules, Acls
 from kafscale.metadata import keys
 from kafscale.metadata.store import Put
-from kafscale.model.access import AccessOperation, Principal, ResourceType
 from kafscale.model.errors import CorruptObject, InvalidAcl, MetadataUnavailable
+from kafscale.model.security.access import AccessOperation, Principal, ResourceType
 from kafscale.testing.clock import ManualClock
 from kafscale.testing.simulated.metadata import SimulatedEtcd, SimulatedMetadataStore
 

@@ -18,8 +18,8 @@ from kafscale.engine.access.credentials import (
 from kafscale.engine.access.tokens import Tokens
 from kafscale.metadata import keys
 from kafscale.metadata.store import Remove
-from kafscale.model.access import Principal
 from kafscale.model.errors import AuthenticationFailed, MetadataUnavailable
+from kafscale.model.security.access import Principal
 from kafscale.testing.clock import ManualClock, SeededDice
 from kafscale.testing.simulated.metadata import SimulatedEtcd, SimulatedMetadataStore
 from tests.unit.access.test_scram import final_message

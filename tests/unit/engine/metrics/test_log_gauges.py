@@ -9,7 +9,7 @@ from kafscale.engine.metrics.series import BrokerMetrics
 from kafscale.engine.topics.topic import Topic
 from kafscale.log.upkeep import retention, rollup
 from kafscale.log.writer.log import Log
-from kafscale.model.meters import Registry
+from kafscale.model.metrics.meters import Registry
 from kafscale.model.topics import LaneRange, TopicDefaults, TopicDescriptor
 from kafscale.objects.memory import MemoryObjectStore
 from tests.support.exposition import Series, parse, series

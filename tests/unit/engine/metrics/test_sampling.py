@@ -5,7 +5,7 @@ import pytest
 from kafscale.engine.metrics import sampling
 from kafscale.engine.metrics.series import BrokerMetrics
 from kafscale.engine.partitions.store_gate import StoreGate
-from kafscale.model.meters import Registry
+from kafscale.model.metrics.meters import Registry
 from kafscale.objects.health import HealthWindow
 from kafscale.testing.clock import ManualClock
 from tests.support.exposition import parse, series

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from kafscale.engine.metrics.series import BrokerMetrics
 from kafscale.engine.metrics.store_counts import StoreCounts
-from kafscale.model.meters import Registry
-from kafscale.model.metric_names import NO_TOPIC
+from kafscale.model.metrics.meters import Registry
+from kafscale.model.metrics.metric_names import NO_TOPIC
 from tests.support.exposition import parse, series
 
 NAMES = {

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafscale.model.access import CLUSTER_NAME
+from kafscale.model.security.access import CLUSTER_NAME
 from kafscale.testing.in_process import InProcessBroker
 from kafscale.wire.fluvio.errors import FluvioCode
 from kafscale.wire.fluvio.messages.change_objects import CreateTopic, DeleteTopic, Status

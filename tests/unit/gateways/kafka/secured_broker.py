@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from kafscale.access.scram import SCRAM_MECHANISMS
-from kafscale.model.access import Authorizer
+from kafscale.model.security.access import Authorizer
 from kafscale.settings.listeners import Listeners, ListenerSetting
 from kafscale.settings.security import OauthSection, SaslSection
 from kafscale.settings.values import Seconds

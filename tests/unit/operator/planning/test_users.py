@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from kafscale.access.acls import AclBinding, PatternType, Permission
-from kafscale.model.access import CLUSTER_NAME, AccessOperation, Principal, ResourceType
+from kafscale.model.security.access import CLUSTER_NAME, AccessOperation, Principal, ResourceType
 from kafscale.operator.brokers.config_check import config_problem
 from kafscale.operator.kinds.user import KafscaleUser
 from kafscale.operator.kube.errors import KubeError

@@ -13,8 +13,8 @@ from kafscale.access.decision import AclAuthorizer, AclIndex
 from kafscale.gateways.audit_log import AuditLog, Fields
 from kafscale.gateways.client_log import ClientLog
 from kafscale.gateways.kafka.access.acl_messages import read_binding
-from kafscale.model.access import AccessOperation, Principal, ResourceType
 from kafscale.model.errors import InvalidAcl
+from kafscale.model.security.access import AccessOperation, Principal, ResourceType
 from kafscale.proxy.access.front import HIDDEN, FrontAccess, is_changed, versions_of
 from kafscale.proxy.upstream.acls import read_bindings
 from kafscale.testing.clock import ManualClock

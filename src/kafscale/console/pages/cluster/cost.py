@@ -17,7 +17,7 @@ from kafscale.console.answers.store_shapes import (
 from kafscale.console.call import ApiCall, Handlers, Services
 from kafscale.console.figures import Figures
 from kafscale.console.pages.topics.topics import known_layouts, shared_topics
-from kafscale.model.metric_names import NO_TOPIC, SHARED
+from kafscale.model.metrics.metric_names import NO_TOPIC, SHARED
 from kafscale.settings.sections import PricesSection
 
 CONSOLE: Final = "@console"

@@ -9,7 +9,7 @@ from kafscale.console.call import ApiCall, Handlers, Services
 from kafscale.console.watch import reading as page
 from kafscale.console.watch.notes import OPERATIONS, STATES, worst_state
 from kafscale.console.watch.rates import quantile_ms
-from kafscale.model.metric_names import S3_REQUESTS, SHARED
+from kafscale.model.metrics.metric_names import S3_REQUESTS, SHARED
 
 
 async def get_store(call: ApiCall) -> StorePage:

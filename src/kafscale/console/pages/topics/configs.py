@@ -1,6 +1,7 @@
 """Settings of a topic: what they are, and changing them.
 
-Next door: the table of settings (model/topic_configs.py), the questions (admin/brokers/configs.py).
+Next door: the table of settings (model/configs/topic_configs.py), the questions
+(admin/brokers/configs.py).
 """
 
 from typing import Final, Literal, cast
@@ -14,7 +15,7 @@ from kafscale.console.answers.shapes import (
     TopicConfigs,
 )
 from kafscale.console.call import ApiCall, Handlers
-from kafscale.model.topic_configs import TOPIC_CONFIGS
+from kafscale.model.configs.topic_configs import TOPIC_CONFIGS
 
 _Source = Literal["topic", "broker", "default", "other"]
 

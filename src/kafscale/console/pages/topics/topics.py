@@ -29,7 +29,7 @@ from kafscale.console.routes import TopicsQuery
 from kafscale.console.watch.lags import CountedLag, lags_by_topic
 from kafscale.log.formats import places
 from kafscale.model.errors import KafscaleError
-from kafscale.model.metric_names import SHARED
+from kafscale.model.metrics.metric_names import SHARED
 from kafscale.model.names import topic_id_from_hex, topic_id_text
 from kafscale.model.topics import TopicDescriptor
 

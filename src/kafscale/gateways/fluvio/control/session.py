@@ -15,7 +15,7 @@ from kafscale.gateways.fluvio.context import FluvioContext
 from kafscale.gateways.fluvio.control import topics
 from kafscale.gateways.fluvio.control.view import LABELS, ClusterView, Views, topic_of
 from kafscale.gateways.fluvio.session import FluvioApi, FluvioSession
-from kafscale.model.access import AccessOperation, ResourceType
+from kafscale.model.security.access import AccessOperation, ResourceType
 from kafscale.tasks import Tasks
 from kafscale.wire.fluvio import schema
 from kafscale.wire.fluvio.frame import FluvioRequest

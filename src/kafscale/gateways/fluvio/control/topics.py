@@ -14,8 +14,6 @@ from kafscale.gateways.client_mistakes import reason_of
 from kafscale.gateways.fluvio.context import OFFSETS_TOPIC
 from kafscale.gateways.fluvio.errors import DENIED, error_of, words_of
 from kafscale.gateways.fluvio.session import FluvioSession
-from kafscale.model.access import CLUSTER_NAME, AccessOperation, ResourceType
-from kafscale.model.audit import ALLOWED, AuditKind
 from kafscale.model.errors import (
     InvalidReplicaAssignment,
     InvalidRequest,
@@ -24,6 +22,8 @@ from kafscale.model.errors import (
     KafscaleError,
     OutcomeUnknown,
 )
+from kafscale.model.security.access import CLUSTER_NAME, AccessOperation, ResourceType
+from kafscale.model.security.audit import ALLOWED, AuditKind
 from kafscale.wire.fluvio import schema
 from kafscale.wire.fluvio.frame import FluvioRequest
 from kafscale.wire.fluvio.messages.change_objects import (

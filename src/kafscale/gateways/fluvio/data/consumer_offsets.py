@@ -16,9 +16,9 @@ from kafscale.gateways.client_mistakes import reason_of
 from kafscale.gateways.fluvio.errors import DENIED, error_of
 from kafscale.groups.events import CommitOffsets, Rejected
 from kafscale.metadata.keys import CommittedOffset
-from kafscale.model.access import AccessOperation, ResourceType
-from kafscale.model.audit import ALLOWED, AuditKind
 from kafscale.model.errors import InvalidRequest, KafscaleError
+from kafscale.model.security.access import AccessOperation, ResourceType
+from kafscale.model.security.audit import ALLOWED, AuditKind
 from kafscale.wire.fluvio import schema
 from kafscale.wire.fluvio.errors import NO_ERROR, FluvioCode, FluvioError
 from kafscale.wire.fluvio.frame import FluvioRequest

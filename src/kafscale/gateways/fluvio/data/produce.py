@@ -18,8 +18,8 @@ from kafscale.gateways.fluvio.context import OFFSETS_TOPIC
 from kafscale.gateways.fluvio.errors import DENIED, error_of
 from kafscale.gateways.fluvio.records import incoming
 from kafscale.log.writer.types import CommitOutcome
-from kafscale.model.access import AccessOperation, ResourceType
 from kafscale.model.errors import InvalidRecord, InvalidRequest, KafscaleError, OutcomeUnknown
+from kafscale.model.security.access import AccessOperation, ResourceType
 from kafscale.records.compression import Codec
 from kafscale.wire.fluvio import schema
 from kafscale.wire.fluvio.errors import NO_ERROR, FluvioError

@@ -16,8 +16,8 @@ from kafscale.gateways.fluvio.data import consumer_offsets, produce
 from kafscale.gateways.fluvio.data.streams import Streams
 from kafscale.gateways.fluvio.errors import DENIED, error_of
 from kafscale.gateways.fluvio.session import FluvioApi, FluvioSession
-from kafscale.model.access import AccessOperation, ResourceType
 from kafscale.model.errors import InvalidRequest, KafscaleError
+from kafscale.model.security.access import AccessOperation, ResourceType
 from kafscale.tasks import Tasks
 from kafscale.wire.fluvio import schema
 from kafscale.wire.fluvio.errors import NO_ERROR, FluvioCode, FluvioError

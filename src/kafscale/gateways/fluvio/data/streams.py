@@ -21,9 +21,9 @@ from kafscale.gateways.fluvio.errors import DENIED, error_of
 from kafscale.gateways.fluvio.records import outgoing
 from kafscale.gateways.fluvio.records.outgoing import OpenedBatch
 from kafscale.gateways.fluvio.smart_modules.chains import ModuleChain
-from kafscale.model.access import AccessOperation, ResourceType
 from kafscale.model.buffers import Buffer
 from kafscale.model.errors import KafscaleError, OffsetOutOfRange
+from kafscale.model.security.access import AccessOperation, ResourceType
 from kafscale.records import batch
 from kafscale.records.batch import HEADER_SIZE, BatchHeader
 from kafscale.records.compression import Codec, decompress

@@ -18,8 +18,8 @@ from kafscale.access.acls import (
 )
 from kafscale.engine.access.acls import Acls
 from kafscale.gateways.kafka.calls.call import Call
-from kafscale.model.access import AccessOperation, Principal, ResourceType
 from kafscale.model.errors import InvalidAcl, SecurityDisabled
+from kafscale.model.security.access import AccessOperation, Principal, ResourceType
 from kafscale.wire.kafka.messages.create_acls import AclCreation
 from kafscale.wire.kafka.messages.delete_acls import DeleteAclsFilter
 from kafscale.wire.kafka.messages.describe_acls import DescribeAclsRequest

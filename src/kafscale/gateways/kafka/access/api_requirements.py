@@ -22,8 +22,8 @@ from kafscale.gateways.kafka.access.requirements import (
 from kafscale.gateways.kafka.calls.call import Call
 from kafscale.gateways.kafka.calls.fetch_sessions import CLOSE
 from kafscale.gateways.kafka.calls.share_sessions import FIRST_EPOCH
-from kafscale.model.access import CLUSTER_NAME, AccessOperation, ResourceType
 from kafscale.model.errors import UnknownTopicId
+from kafscale.model.security.access import CLUSTER_NAME, AccessOperation, ResourceType
 from kafscale.records.validation import is_transactional
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages import (

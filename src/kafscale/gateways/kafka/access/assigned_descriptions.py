@@ -12,8 +12,8 @@ from kafscale.gateways.kafka.calls.call import Call
 from kafscale.gateways.kafka.calls.errors import coordinator_code_of, words_of
 from kafscale.groups.consumer.assigned import AssignedGroup
 from kafscale.groups.consumer.members import ConsumerMember
-from kafscale.model.access import ResourceType
 from kafscale.model.errors import GroupNotFound, KafscaleError
+from kafscale.model.security.access import ResourceType
 from kafscale.wire.kafka.errors import ErrorCode
 
 _Group = TypeVar("_Group", bound=AssignedGroup)

@@ -2,7 +2,7 @@
 
 Here: one table by API key, for the APIs of this broker and those that come with users and tokens.
 A change that fails has its error as its outcome; a request that only validates changes nothing.
-Next door: the events (model/audit.py), requests that are denied (requirements.py).
+Next door: the events (model/security/audit.py), requests that are denied (requirements.py).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -12,8 +12,8 @@ from typing import Any, Final
 from kafscale.gateways.audit_log import MOST_RESOURCES
 from kafscale.gateways.kafka import resources
 from kafscale.gateways.kafka.calls.call import Call, api_name
-from kafscale.model.access import CLUSTER_NAME
-from kafscale.model.audit import ALLOWED, AuditEvent, AuditKind
+from kafscale.model.security.access import CLUSTER_NAME
+from kafscale.model.security.audit import ALLOWED, AuditEvent, AuditKind
 from kafscale.wire.kafka.errors import ErrorCode
 
 _TYPE_OF_RESOURCE: Final = {

@@ -2,15 +2,15 @@
 
 Here: that step, and the bits of what a client may do that some answers show. The step comes after
 a request is read and before anything is prepared for it. A request that is denied does nothing.
-Next door: who decides (model/access.py), what each API asks for (REQUIREMENTS in apis/), how denied
-requests are answered (requirements.py, api_requirements.py).
+Next door: who decides (model/security/access.py), what each API asks for (REQUIREMENTS in apis/),
+how denied requests are answered (requirements.py, api_requirements.py).
 """
 
 from typing import Final
 
 from kafscale.access.acls import OPERATIONS_ON
 from kafscale.gateways.kafka.calls.call import Call, Requirement
-from kafscale.model.access import CLUSTER_NAME, AccessOperation, ResourceType
+from kafscale.model.security.access import CLUSTER_NAME, AccessOperation, ResourceType
 from kafscale.wire.kafka.schema import Message
 
 NOT_ASKED: Final = -0x80000000

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 from kafscale.gateways.kafka.calls import client_errors
 from kafscale.gateways.kafka.calls.call import Call, Requirement
-from kafscale.model.access import CLUSTER_NAME, AccessOperation, ResourceType
+from kafscale.model.security.access import CLUSTER_NAME, AccessOperation, ResourceType
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.schema import Message
 

@@ -16,8 +16,8 @@ from kafscale.gateways.kafka.calls import client_errors
 from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement
 from kafscale.gateways.kafka.calls.request_order import APPENDS_RECORDS
 from kafscale.gateways.kafka.calls.transaction_errors import transaction_code_of
-from kafscale.model.access import AccessOperation, ResourceType
 from kafscale.model.errors import KafscaleError, UnknownTopic
+from kafscale.model.security.access import AccessOperation, ResourceType
 from kafscale.transactions.machine import Producer
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.add_partitions_to_txn import (

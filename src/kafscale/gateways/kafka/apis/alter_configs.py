@@ -11,8 +11,8 @@ from kafscale.gateways.kafka import resources
 from kafscale.gateways.kafka.access.api_requirements import ConfigResources
 from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement
 from kafscale.gateways.kafka.calls.request_order import CHANGES_TOPICS
-from kafscale.model.access import AccessOperation
 from kafscale.model.errors import InvalidRequest
+from kafscale.model.security.access import AccessOperation
 from kafscale.wire.kafka.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,

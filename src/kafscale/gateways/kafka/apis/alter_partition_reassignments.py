@@ -10,8 +10,8 @@ from kafscale.gateways.kafka.calls import client_errors
 from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement
 from kafscale.gateways.kafka.calls.errors import words_of
 from kafscale.gateways.kafka.calls.request_order import READS_TOPICS
-from kafscale.model.access import AccessOperation, ResourceType
 from kafscale.model.errors import KafscaleError
+from kafscale.model.security.access import AccessOperation, ResourceType
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,

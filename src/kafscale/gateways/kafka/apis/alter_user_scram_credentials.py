@@ -13,8 +13,8 @@ from kafscale.gateways.kafka.access.requirements import WholeRequest, cluster
 from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement, in_time
 from kafscale.gateways.kafka.calls.errors import code_of, words_of
 from kafscale.gateways.kafka.calls.request_order import CHANGES_USERS
-from kafscale.model.access import AccessOperation, ResourceType
 from kafscale.model.errors import KafscaleError
+from kafscale.model.security.access import AccessOperation, ResourceType
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,

@@ -15,7 +15,7 @@ from kafscale.gateways.kafka.calls.request_order import READS_GROUPS
 from kafscale.groups.consumer.events import MemberPartition
 from kafscale.groups.consumer.machine import ConsumerGroup
 from kafscale.groups.consumer.members import ConsumerMember, by_topic
-from kafscale.model.access import AccessOperation, ResourceType
+from kafscale.model.security.access import AccessOperation, ResourceType
 from kafscale.wire.kafka.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,

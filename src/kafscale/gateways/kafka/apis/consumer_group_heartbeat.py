@@ -24,8 +24,8 @@ from kafscale.gateways.kafka.groups.group_requests import require_loaded
 from kafscale.gateways.kafka.groups.topic_patterns import compile_pattern
 from kafscale.groups.consumer.events import AWAY, LEFT, Beat, Beaten, Depart, MemberPartition
 from kafscale.groups.events import GroupOutcome, Rejected
-from kafscale.model.access import AccessOperation, ResourceType
 from kafscale.model.errors import InvalidRequest, KafscaleError
+from kafscale.model.security.access import AccessOperation, ResourceType
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,

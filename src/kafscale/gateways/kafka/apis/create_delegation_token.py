@@ -10,8 +10,8 @@ from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement, in_tim
 from kafscale.gateways.kafka.calls.errors import code_of
 from kafscale.gateways.kafka.calls.request_order import CHANGES_USERS
 from kafscale.gateways.kafka.calls.token_requests import may_use_tokens
-from kafscale.model.access import AccessOperation, Principal, ResourceType
 from kafscale.model.errors import KafscaleError
+from kafscale.model.security.access import AccessOperation, Principal, ResourceType
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.create_delegation_token import (
     CreateDelegationTokenRequest,

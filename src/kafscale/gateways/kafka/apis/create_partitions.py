@@ -9,8 +9,8 @@ from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement, in_tim
 from kafscale.gateways.kafka.calls.errors import code_of, words_of
 from kafscale.gateways.kafka.calls.mutation_quota import charge_mutations
 from kafscale.gateways.kafka.calls.request_order import CHANGES_TOPICS
-from kafscale.model.access import AccessOperation, ResourceType
 from kafscale.model.errors import InvalidReplicaAssignment, InvalidRequest, KafscaleError
+from kafscale.model.security.access import AccessOperation, ResourceType
 from kafscale.wire.kafka.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,

@@ -12,8 +12,8 @@ from kafscale.gateways.kafka.calls import client_errors
 from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement, in_time
 from kafscale.gateways.kafka.calls.errors import code_of
 from kafscale.gateways.kafka.calls.request_order import DELETES_RECORDS
-from kafscale.model.access import AccessOperation, ResourceType
 from kafscale.model.errors import KafscaleError
+from kafscale.model.security.access import AccessOperation, ResourceType
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.delete_records import (
     DeleteRecordsPartition,

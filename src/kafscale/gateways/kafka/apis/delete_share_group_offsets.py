@@ -16,8 +16,8 @@ from kafscale.gateways.kafka.shares.administration import (
     id_of,
     require_empty_share_group,
 )
-from kafscale.model.access import AccessOperation, ResourceType
 from kafscale.model.errors import KafscaleError
+from kafscale.model.security.access import AccessOperation, ResourceType
 from kafscale.wire.kafka.messages.delete_share_group_offsets import (
     DeletedShareTopic,
     DeletedShareTopicResponse,

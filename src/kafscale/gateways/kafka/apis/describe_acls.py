@@ -8,8 +8,8 @@ from kafscale.gateways.kafka.calls import client_errors
 from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement
 from kafscale.gateways.kafka.calls.errors import code_of, words_of
 from kafscale.gateways.kafka.calls.request_order import FREE
-from kafscale.model.access import AccessOperation, ResourceType
 from kafscale.model.errors import KafscaleError
+from kafscale.model.security.access import AccessOperation, ResourceType
 from kafscale.wire.kafka.messages.describe_acls import (
     AclDescription,
     DescribeAclsRequest,

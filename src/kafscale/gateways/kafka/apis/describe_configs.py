@@ -13,11 +13,11 @@ from kafscale.gateways.kafka import resources
 from kafscale.gateways.kafka.access.api_requirements import ConfigResources
 from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement
 from kafscale.gateways.kafka.calls.request_order import READS_TOPICS
-from kafscale.model.access import AccessOperation
-from kafscale.model.broker_configs import BROKER_NAME_OF, BrokerConfig
+from kafscale.model.configs.broker_configs import BROKER_NAME_OF, BrokerConfig
+from kafscale.model.configs.group_configs import GROUP_CONFIGS, GroupConfig
+from kafscale.model.configs.topic_configs import TOPIC_CONFIGS, TopicConfig
 from kafscale.model.errors import InvalidRequest, KafscaleError
-from kafscale.model.group_configs import GROUP_CONFIGS, GroupConfig
-from kafscale.model.topic_configs import TOPIC_CONFIGS, TopicConfig
+from kafscale.model.security.access import AccessOperation
 from kafscale.wire.kafka.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,

@@ -10,8 +10,8 @@ from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement
 from kafscale.gateways.kafka.calls.errors import code_of
 from kafscale.gateways.kafka.calls.request_order import READS_USERS
 from kafscale.gateways.kafka.calls.token_requests import may_use_tokens
-from kafscale.model.access import AccessOperation, Principal, ResourceType
 from kafscale.model.errors import TokensDisabled
+from kafscale.model.security.access import AccessOperation, Principal, ResourceType
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.describe_delegation_token import (
     DescribedDelegationToken,

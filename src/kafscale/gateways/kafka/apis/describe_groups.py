@@ -14,8 +14,8 @@ from kafscale.gateways.kafka.calls.errors import coordinator_code_of, words_of
 from kafscale.gateways.kafka.calls.request_order import READS_GROUPS
 from kafscale.groups.classic.machine import ClassicGroup
 from kafscale.groups.classic.states import GroupState
-from kafscale.model.access import AccessOperation, ResourceType
 from kafscale.model.errors import GroupNotFound, KafscaleError
+from kafscale.model.security.access import AccessOperation, ResourceType
 from kafscale.wire.kafka.messages.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,

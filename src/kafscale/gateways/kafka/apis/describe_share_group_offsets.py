@@ -13,8 +13,8 @@ from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement
 from kafscale.gateways.kafka.calls.errors import coordinator_code_of, words_of
 from kafscale.gateways.kafka.calls.request_order import READS_OFFSETS
 from kafscale.gateways.kafka.shares.administration import require_share_group
-from kafscale.model.access import AccessOperation, ResourceType
 from kafscale.model.errors import KafscaleError
+from kafscale.model.security.access import AccessOperation, ResourceType
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,

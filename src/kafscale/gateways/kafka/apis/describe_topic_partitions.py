@@ -16,9 +16,9 @@ from kafscale.gateways.kafka.calls import client_errors
 from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement, in_time
 from kafscale.gateways.kafka.calls.errors import code_of
 from kafscale.gateways.kafka.calls.request_order import READS_TOPICS
-from kafscale.model.access import ResourceType
 from kafscale.model.errors import InvalidTopicName, KafscaleError
 from kafscale.model.names import check_topic_name, is_internal
+from kafscale.model.security.access import ResourceType
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.describe_topic_partitions import (
     Cursor,

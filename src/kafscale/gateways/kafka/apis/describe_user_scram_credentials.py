@@ -6,7 +6,7 @@ from typing import Final
 from kafscale.gateways.kafka.access.requirements import WholeRequest, cluster, error_alone
 from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement
 from kafscale.gateways.kafka.calls.request_order import READS_USERS
-from kafscale.model.access import AccessOperation, ResourceType
+from kafscale.model.security.access import AccessOperation, ResourceType
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.describe_user_scram_credentials import (
     CredentialInfo,

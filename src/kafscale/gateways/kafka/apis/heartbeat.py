@@ -10,7 +10,7 @@ from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement
 from kafscale.gateways.kafka.calls.request_order import FREE
 from kafscale.gateways.kafka.groups.group_requests import apply, code_of_outcome, require_loaded
 from kafscale.groups.classic.events import Heartbeat
-from kafscale.model.access import AccessOperation, ResourceType
+from kafscale.model.security.access import AccessOperation, ResourceType
 from kafscale.wire.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 API_KEY: Final = HeartbeatRequest.api_key

@@ -13,9 +13,9 @@ from kafscale.gateways.kafka import resources
 from kafscale.gateways.kafka.access.api_requirements import ConfigResources
 from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement, in_time
 from kafscale.gateways.kafka.calls.request_order import CHANGES_TOPICS
-from kafscale.model.access import AccessOperation
+from kafscale.model.configs.topic_configs import TOPIC_CONFIGS, ConfigType
 from kafscale.model.errors import InvalidGroupConfig, InvalidRequest, InvalidTopicConfig
-from kafscale.model.topic_configs import TOPIC_CONFIGS, ConfigType
+from kafscale.model.security.access import AccessOperation
 from kafscale.wire.kafka.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,

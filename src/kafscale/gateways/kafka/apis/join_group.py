@@ -15,8 +15,8 @@ from kafscale.gateways.kafka.calls.request_order import CHANGES_MEMBERS
 from kafscale.gateways.kafka.groups.group_requests import code_of_outcome, require_loaded
 from kafscale.groups.classic.events import Join, Joined
 from kafscale.groups.events import GroupOutcome, Rejected
-from kafscale.model.access import AccessOperation, ResourceType
 from kafscale.model.errors import KafscaleError
+from kafscale.model.security.access import AccessOperation, ResourceType
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.join_group import (
     JoinGroupRequest,

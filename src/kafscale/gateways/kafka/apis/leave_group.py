@@ -12,7 +12,7 @@ from kafscale.gateways.kafka.calls.request_order import CHANGES_MEMBERS
 from kafscale.gateways.kafka.groups.group_requests import apply, code_of_outcome, require_loaded
 from kafscale.groups.classic.events import Leave, Left
 from kafscale.groups.events import Rejected
-from kafscale.model.access import AccessOperation, ResourceType
+from kafscale.model.security.access import AccessOperation, ResourceType
 from kafscale.wire.kafka.messages.leave_group import (
     LeaveGroupRequest,
     LeaveGroupResponse,

@@ -12,7 +12,7 @@ from kafscale.gateways.kafka.access.requirements import WholeRequest, cluster, e
 from kafscale.gateways.kafka.calls import client_errors
 from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement
 from kafscale.gateways.kafka.calls.request_order import READS_TOPICS
-from kafscale.model.access import AccessOperation, ResourceType
+from kafscale.model.security.access import AccessOperation, ResourceType
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.list_config_resources import (
     ConfigResource,

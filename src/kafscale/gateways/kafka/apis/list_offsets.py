@@ -20,8 +20,8 @@ from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement
 from kafscale.gateways.kafka.calls.errors import code_of
 from kafscale.gateways.kafka.calls.request_order import READS_RECORDS
 from kafscale.gateways.kafka.records.fetch_answers import isolation_of
-from kafscale.model.access import AccessOperation, ResourceType
 from kafscale.model.errors import KafscaleError
+from kafscale.model.security.access import AccessOperation, ResourceType
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.list_offsets import (
     ListOffsetsPartition,

@@ -8,7 +8,7 @@ from typing import Final
 from kafscale.gateways.kafka.access.requirements import WholeRequest, cluster, error_alone
 from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement
 from kafscale.gateways.kafka.calls.request_order import FREE
-from kafscale.model.access import AccessOperation, ResourceType
+from kafscale.model.security.access import AccessOperation, ResourceType
 from kafscale.wire.kafka.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,

@@ -14,8 +14,8 @@ from kafscale.gateways.kafka.calls import client_errors
 from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement
 from kafscale.gateways.kafka.calls.errors import coordinator_code_of
 from kafscale.gateways.kafka.calls.request_order import FREE
-from kafscale.model.access import AccessOperation, ResourceType
 from kafscale.model.errors import KafscaleError
+from kafscale.model.security.access import AccessOperation, ResourceType
 from kafscale.transactions.rows import AT_REST, Transaction
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.list_transactions import (

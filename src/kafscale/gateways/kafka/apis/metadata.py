@@ -24,9 +24,9 @@ from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement, in_tim
 from kafscale.gateways.kafka.calls.errors import code_of
 from kafscale.gateways.kafka.calls.mutation_quota import charge_mutations
 from kafscale.gateways.kafka.calls.request_order import READS_OR_CREATES_TOPICS
-from kafscale.model.access import AccessOperation, ResourceType
 from kafscale.model.errors import InvalidTopicName, KafscaleError, TopicExists
 from kafscale.model.names import check_topic_name, is_internal
+from kafscale.model.security.access import AccessOperation, ResourceType
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.metadata import (
     MetadataRequest,

@@ -23,8 +23,8 @@ from kafscale.gateways.kafka.calls.errors import coordinator_code_of
 from kafscale.gateways.kafka.calls.request_order import COMMITS_OFFSETS
 from kafscale.gateways.kafka.groups.group_requests import apply, require_claimed
 from kafscale.groups.events import CommitOffsets, Rejected
-from kafscale.model.access import AccessOperation, ResourceType
 from kafscale.model.errors import KafscaleError
+from kafscale.model.security.access import AccessOperation, ResourceType
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.offset_commit import (
     OffsetCommitRequest,

@@ -21,8 +21,8 @@ from kafscale.gateways.kafka.calls import client_errors
 from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement
 from kafscale.gateways.kafka.calls.errors import coordinator_code_of
 from kafscale.gateways.kafka.calls.request_order import DELETES_OFFSETS
-from kafscale.model.access import AccessOperation, ResourceType
 from kafscale.model.errors import KafscaleError
+from kafscale.model.security.access import AccessOperation, ResourceType
 from kafscale.wire.kafka.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,

@@ -31,7 +31,6 @@ from kafscale.gateways.kafka.records import record_sets, transactional_sets
 from kafscale.gateways.kafka.records.record_sets import ZSTD_FROM
 from kafscale.gateways.kafka.records.transactional_sets import REGISTERS_FROM
 from kafscale.log.writer.types import CommitOutcome
-from kafscale.model.access import AccessOperation, ResourceType
 from kafscale.model.errors import (
     InvalidRecord,
     InvalidTopicName,
@@ -41,6 +40,7 @@ from kafscale.model.errors import (
     UnpacksTooMuch,
 )
 from kafscale.model.names import is_internal
+from kafscale.model.security.access import AccessOperation, ResourceType
 from kafscale.records.validation import is_transactional
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.produce import (

@@ -16,8 +16,8 @@ from kafscale.gateways.kafka.calls.request_order import POLLS_RECORDS
 from kafscale.gateways.kafka.calls.share_sessions import FIRST_EPOCH, LAST_EPOCH, ShareSession
 from kafscale.gateways.kafka.shares import acquiring
 from kafscale.gateways.kafka.shares.leaders import Leaders
-from kafscale.model.access import AccessOperation, ResourceType
 from kafscale.model.errors import InvalidRequest, InvalidShareSessionEpoch, KafscaleError
+from kafscale.model.security.access import AccessOperation, ResourceType
 from kafscale.wire.kafka.messages.share_acknowledge import (
     AcknowledgedPartition,
     ShareAcknowledgeRequest,

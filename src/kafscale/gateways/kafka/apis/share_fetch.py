@@ -28,8 +28,8 @@ from kafscale.gateways.kafka.calls.share_sessions import (
 )
 from kafscale.gateways.kafka.shares import acquiring
 from kafscale.gateways.kafka.shares.leaders import Leaders
-from kafscale.model.access import AccessOperation, ResourceType
 from kafscale.model.errors import InvalidRequest, KafscaleError
+from kafscale.model.security.access import AccessOperation, ResourceType
 from kafscale.subscriptions.events import MessageDelivery
 from kafscale.wire.kafka.messages.share_fetch import (
     AcquiredRecords,

@@ -11,7 +11,7 @@ from kafscale.gateways.kafka.calls.call import Answer, Call, Requirement
 from kafscale.gateways.kafka.calls.request_order import READS_GROUPS
 from kafscale.groups.consumer.members import ConsumerMember, by_topic
 from kafscale.groups.share.machine import ShareGroup
-from kafscale.model.access import AccessOperation, ResourceType
+from kafscale.model.security.access import AccessOperation, ResourceType
 from kafscale.wire.kafka.messages.share_group_describe import (
     DescribedShareAssignment,
     DescribedShareGroup,

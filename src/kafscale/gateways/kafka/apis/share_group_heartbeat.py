@@ -20,9 +20,9 @@ from kafscale.gateways.kafka.groups.assigned_members import (
 from kafscale.gateways.kafka.groups.group_requests import require_loaded
 from kafscale.groups.consumer.events import LEFT, Beat, Beaten, Depart
 from kafscale.groups.events import GroupOutcome, Rejected
-from kafscale.model.access import AccessOperation, ResourceType
 from kafscale.model.errors import InvalidRequest, KafscaleError
 from kafscale.model.group_types import SHARE
+from kafscale.model.security.access import AccessOperation, ResourceType
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.share_group_heartbeat import (
     ShareGroupHeartbeatRequest,

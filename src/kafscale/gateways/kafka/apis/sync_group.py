@@ -13,8 +13,8 @@ from kafscale.gateways.kafka.calls.request_order import CHANGES_MEMBERS
 from kafscale.gateways.kafka.groups.group_requests import code_of_outcome, require_loaded
 from kafscale.groups.classic.events import Sync, Synced
 from kafscale.groups.events import GroupOutcome, Rejected
-from kafscale.model.access import AccessOperation, ResourceType
 from kafscale.model.errors import KafscaleError
+from kafscale.model.security.access import AccessOperation, ResourceType
 from kafscale.wire.kafka.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 API_KEY: Final = SyncGroupRequest.api_key

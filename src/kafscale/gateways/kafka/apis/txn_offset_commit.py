@@ -25,8 +25,8 @@ from kafscale.gateways.kafka.calls.transaction_errors import transaction_code_of
 from kafscale.gateways.kafka.groups.group_requests import apply, require_claimed
 from kafscale.groups.events import CommitOffsets, Rejected
 from kafscale.metadata.keys import PendingOffset
-from kafscale.model.access import AccessOperation, ResourceType
 from kafscale.model.errors import InvalidTransactionState, KafscaleError, TransactionAbortable
+from kafscale.model.security.access import AccessOperation, ResourceType
 from kafscale.transactions.machine import Producer
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.txn_offset_commit import (

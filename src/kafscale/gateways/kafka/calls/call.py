@@ -14,7 +14,9 @@ from kafscale.gateways.kafka.calls.login import Login
 from kafscale.gateways.kafka.calls.request_order import Standing
 from kafscale.gateways.kafka.calls.share_sessions import ShareSessions
 from kafscale.gateways.workers import Workers, WorkQueue
-from kafscale.model.access import (
+from kafscale.model.endpoints import PLAINTEXT, Endpoint
+from kafscale.model.errors import KafscaleError, OutcomeUnknown
+from kafscale.model.security.access import (
     ANONYMOUS,
     AccessOperation,
     AllowAll,
@@ -22,9 +24,7 @@ from kafscale.model.access import (
     Principal,
     ResourceType,
 )
-from kafscale.model.audit import Audit, AuditEvent, NoAudit
-from kafscale.model.endpoints import PLAINTEXT, Endpoint
-from kafscale.model.errors import KafscaleError, OutcomeUnknown
+from kafscale.model.security.audit import Audit, AuditEvent, NoAudit
 from kafscale.model.tenancy import Tenancy
 from kafscale.wire.kafka.schema import Message
 

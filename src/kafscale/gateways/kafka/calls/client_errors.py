@@ -16,9 +16,9 @@ from kafscale.gateways.audit_log import MOST_RESOURCES
 from kafscale.gateways.client_mistakes import Blame, blame_of, reason_of
 from kafscale.gateways.kafka.calls.call import Call, ClientError, KafkaContext, api_name
 from kafscale.gateways.kafka.calls.errors import words_of
-from kafscale.model.access import AccessOperation, ResourceType
-from kafscale.model.audit import DENIED, AuditEvent, AuditKind
 from kafscale.model.errors import KafscaleError
+from kafscale.model.security.access import AccessOperation, ResourceType
+from kafscale.model.security.audit import DENIED, AuditEvent, AuditKind
 
 logger = structlog.get_logger()
 

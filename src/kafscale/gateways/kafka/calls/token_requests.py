@@ -5,7 +5,7 @@ others that outlive it.
 """
 
 from kafscale.gateways.kafka.calls.call import Call
-from kafscale.model.access import ANONYMOUS
+from kafscale.model.security.access import ANONYMOUS
 
 
 def may_use_tokens(call: Call) -> bool:

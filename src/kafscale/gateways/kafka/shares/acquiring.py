@@ -21,9 +21,9 @@ from kafscale.engine.subscriptions.ports import (
 )
 from kafscale.gateways.kafka.calls.call import Call
 from kafscale.gateways.kafka.calls.share_sessions import Room, SharePart, SharePlace, ShareSession
-from kafscale.model import group_configs
+from kafscale.model.configs import group_configs
+from kafscale.model.configs.group_configs import AUTO_OFFSET_RESET, GroupSettings
 from kafscale.model.errors import InvalidRecordState, InvalidRequest, KafscaleError
-from kafscale.model.group_configs import AUTO_OFFSET_RESET, GroupSettings
 from kafscale.records.batch import BatchHeader
 from kafscale.subscriptions.events import (
     DEFAULT_RULES,

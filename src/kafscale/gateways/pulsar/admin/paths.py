@@ -23,8 +23,6 @@ from kafscale.gateways.pulsar.admin import subscriptions as admin_subscriptions
 from kafscale.gateways.pulsar.context import GROUP_PREFIX, PulsarContext
 from kafscale.gateways.pulsar.listener_names import PULSAR, PULSAR_HTTP
 from kafscale.gateways.pulsar.topics import find_place
-from kafscale.model.access import CLUSTER_NAME, AccessOperation, Principal, ResourceType
-from kafscale.model.audit import ALLOWED, AuditEvent, AuditKind
 from kafscale.model.errors import (
     ConsumerBusy,
     InvalidRequest,
@@ -39,6 +37,8 @@ from kafscale.model.errors import (
     UnknownTopic,
 )
 from kafscale.model.names import is_internal
+from kafscale.model.security.access import CLUSTER_NAME, AccessOperation, Principal, ResourceType
+from kafscale.model.security.audit import ALLOWED, AuditEvent, AuditKind
 
 _NO_CONTENT: Final = HttpAnswer(HTTPStatus.NO_CONTENT)
 _DEDUPLICATION: Final = "kafscale.deduplication"

@@ -13,8 +13,8 @@ from kafscale.gateways.pulsar import schemas, topics
 from kafscale.gateways.pulsar.channel import MOST_NAME, Channel, error_of
 from kafscale.gateways.pulsar.consuming.consumers import PulsarConsumer
 from kafscale.gateways.pulsar.context import GROUP_PREFIX, Refused
-from kafscale.model.access import AccessOperation, ResourceType
 from kafscale.model.errors import KafscaleError
+from kafscale.model.security.access import AccessOperation, ResourceType
 from kafscale.wire.pulsar.errors import ServerError
 from kafscale.wire.pulsar.messages.commands import (
     Ack,

@@ -22,9 +22,9 @@ from kafscale.gateways.pulsar.messages.entries_out import (
 )
 from kafscale.gateways.pulsar.messages.key_hash import HASHES
 from kafscale.gateways.pulsar.topics import PartitionPlace
-from kafscale.model.access import AccessOperation, ResourceType
 from kafscale.model.buffers import Buffer
 from kafscale.model.errors import KafscaleError
+from kafscale.model.security.access import AccessOperation, ResourceType
 from kafscale.records import batch
 from kafscale.subscriptions.events import Ack as Acked
 from kafscale.subscriptions.events import MessageDelivery, MessageRun, Mode

@@ -16,9 +16,9 @@ from kafscale.gateways.pulsar.producer_names import (
     NotAlone,
 )
 from kafscale.gateways.pulsar.producing.producers import PulsarProducer
-from kafscale.model.access import AccessOperation, ResourceType
 from kafscale.model.errors import KafscaleError
 from kafscale.model.names import is_internal
+from kafscale.model.security.access import AccessOperation, ResourceType
 from kafscale.wire.buffer import MalformedMessage
 from kafscale.wire.pulsar.errors import ServerError
 from kafscale.wire.pulsar.messages.commands import (

@@ -22,7 +22,6 @@ from kafscale.gateways.pulsar.messages import entries_in
 from kafscale.gateways.pulsar.messages.entries_in import Sender, SentEntry
 from kafscale.gateways.pulsar.producer_names import AccessMode
 from kafscale.log.writer.types import CommitOutcome
-from kafscale.model.access import AccessOperation, ResourceType
 from kafscale.model.errors import (
     BatchTooLarge,
     CorruptBatch,
@@ -30,6 +29,7 @@ from kafscale.model.errors import (
     InvalidRequest,
     KafscaleError,
 )
+from kafscale.model.security.access import AccessOperation, ResourceType
 from kafscale.records import named
 from kafscale.records.batch import read_header
 from kafscale.records.compression import Codec

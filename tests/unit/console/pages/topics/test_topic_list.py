@@ -15,7 +15,7 @@ from kafscale.console.routes import ROUTES, TopicsQuery
 from kafscale.console.server import open_services
 from kafscale.console.watch.reading import BrokerReading
 from kafscale.console.watch.watcher import WatchedBroker
-from kafscale.model.metric_names import PRODUCED_BYTES, S3_REQUESTS, STARTED
+from kafscale.model.metrics.metric_names import PRODUCED_BYTES, S3_REQUESTS, STARTED
 from kafscale.settings.config import Config
 from kafscale.system import SystemDice
 from kafscale.testing.clock import ManualClock

@@ -2,7 +2,13 @@
 
 import msgspec
 
-from kafscale.model.access import AccessOperation, AllowAll, Authorizer, Principal, ResourceType
+from kafscale.model.security.access import (
+    AccessOperation,
+    AllowAll,
+    Authorizer,
+    Principal,
+    ResourceType,
+)
 from kafscale.settings.config import Config
 from kafscale.settings.sections import AuthorizationSection
 from kafscale.settings.values import Principals

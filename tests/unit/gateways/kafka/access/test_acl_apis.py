@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from kafscale.model.access import Principal
+from kafscale.model.security.access import Principal
 from kafscale.testing.in_process import InProcessBroker
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.create_acls import AclCreation, CreateAclsRequest

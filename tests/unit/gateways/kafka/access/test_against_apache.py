@@ -5,7 +5,7 @@ The table is Apache Kafka's own behaviour (tests/e2e/test_access_table.py).
 
 from kafscale.gateways.kafka import router
 from kafscale.gateways.kafka.access.acl_messages import read_binding
-from kafscale.model.access import Principal
+from kafscale.model.security.access import Principal
 from kafscale.testing.in_process import InProcessBroker
 from tests.support.access_requests import with_topic_id
 from tests.support.access_table import (

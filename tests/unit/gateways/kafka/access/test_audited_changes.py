@@ -7,8 +7,8 @@ import pytest
 
 from kafscale.gateways.kafka import router
 from kafscale.gateways.kafka.access.audited_changes import CHANGES
-from kafscale.model.access import ResourceType
-from kafscale.model.audit import AuditEvent
+from kafscale.model.security.access import ResourceType
+from kafscale.model.security.audit import AuditEvent
 from kafscale.testing.in_process import InProcessBroker
 from kafscale.wire.kafka.messages import alter_client_quotas, create_topics, metadata, offset_delete
 from kafscale.wire.kafka.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState

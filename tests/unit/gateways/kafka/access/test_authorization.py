@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from kafscale.gateways.kafka import router
-from kafscale.model.access import ANONYMOUS, AccessOperation, Principal, ResourceType
+from kafscale.model.security.access import ANONYMOUS, AccessOperation, Principal, ResourceType
 from kafscale.testing.in_process import InProcessBroker
 from kafscale.wire.kafka.catalog import BY_KEY
 from kafscale.wire.kafka.errors import ErrorCode

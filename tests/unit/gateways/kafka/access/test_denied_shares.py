@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from kafscale.model.access import ResourceType
-from kafscale.model.audit import AuditEvent
+from kafscale.model.security.access import ResourceType
+from kafscale.model.security.audit import AuditEvent
 from kafscale.testing.in_process import InProcessBroker
 from kafscale.wire.kafka.errors import ErrorCode
 from kafscale.wire.kafka.messages.describe_share_group_offsets import (

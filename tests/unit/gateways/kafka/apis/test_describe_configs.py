@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from kafscale.model.topic_configs import TOPIC_CONFIGS
+from kafscale.model.configs.topic_configs import TOPIC_CONFIGS
 from kafscale.settings.sections import TopicsSection
 from kafscale.testing.in_process import FOR_TESTS, InProcessBroker
 from kafscale.wire.kafka.errors import ErrorCode

@@ -12,7 +12,7 @@ from kafscale.engine.subscriptions.ports import EARLIEST, SubscriptionName, Wish
 from kafscale.gateways.http import MOST_BODY_BYTES, MOST_HEAD_BYTES
 from kafscale.gateways.pulsar.context import GROUP_PREFIX
 from kafscale.log.catalog.schemas import TopicSchema
-from kafscale.model.access import ResourceType
+from kafscale.model.security.access import ResourceType
 from kafscale.settings.sections import PulsarSection
 from kafscale.subscriptions.events import Mode
 from kafscale.testing.in_process import FOR_TESTS, InProcessBroker

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from kafscale.model.configs.topic_configs import ConfigType
 from kafscale.model.errors import InvalidGroupConfig
-from kafscale.model.topic_configs import ConfigType
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 import orjson
 
-from kafscale.model.secret import NO_SECRET, Secret
+from kafscale.model.security.secret import NO_SECRET, Secret
 
 TEXT = "planted-4711"
 

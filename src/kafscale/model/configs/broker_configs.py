@@ -7,7 +7,7 @@ Never here: where the values come from (broker/kafka_names.py).
 from dataclasses import dataclass
 from typing import Final
 
-from kafscale.model.topic_configs import ConfigType
+from kafscale.model.configs.topic_configs import ConfigType
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ from typing import Final
 
 import msgspec
 
-from kafscale.model.columns import parse_columns
+from kafscale.model.configs.columns import parse_columns
+from kafscale.model.configs.topic_configs import TOPIC_CONFIGS
 from kafscale.model.errors import InvalidRequest, InvalidTopicConfig
-from kafscale.model.topic_configs import TOPIC_CONFIGS
 
 # Columns that every table has; no column of a value can have such a name.
 ORIGIN_COLUMNS: Final = ("_topic", "_partition", "_offset", "_timestamp", "_key", "_headers")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafscale.model.meters import OVERFLOW, Registry
+from kafscale.model.metrics.meters import OVERFLOW, Registry
 from tests.support.exposition import parse, series
 
 

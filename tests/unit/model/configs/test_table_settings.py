@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafscale.model.columns import parse_columns
+from kafscale.model.configs.columns import parse_columns
+from kafscale.model.configs.table_settings import TableSettings, check_table
 from kafscale.model.errors import InvalidRequest, InvalidTopicConfig
-from kafscale.model.table_settings import TableSettings, check_table
 from kafscale.model.topics import validate_configs
 
 AVRO = json.dumps({"type": "record", "name": "o", "fields": [{"name": "id", "type": "long"}]})

@@ -1,7 +1,7 @@
 """The topic settings that exist: every one that Apache Kafka knows or once knew, and our own.
 
 Here: name, type, default, legal values, and whether it changes anything here.
-Next door: checking and reading them (topics.py).
+Next door: checking and reading them (model/topics.py).
 
 Settings about local disks and replication have no meaning on a bucket. They are accepted, shown
 and inert, so that tools which set them go on working; `honoured` says which is which.

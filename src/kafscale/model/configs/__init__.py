@@ -1,0 +1,1 @@
+"""Settings of topics, groups, brokers and tables: names, defaults, legal values."""

@@ -1,0 +1,1 @@
+"""Counters, gauges and histograms, and the names of series that other programs read."""

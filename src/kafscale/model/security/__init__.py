@@ -1,0 +1,1 @@
+"""Who a client is, what it may do, what is audited, and text that is kept secret."""
