@@ -61,4 +61,4 @@ def test_kubectl_is_asked_for_what_there_is(words: list[str]) -> None:
         assert "--for=condition=Ready" in rest
         assert {word.partition("/")[0] for word in rest if "/" in word} <= SHORT.keys()
     else:
-        assert verb in ("create", "get", "port-forward", "run")
+        assert verb in ("create", "exec", "get", "port-forward", "run")

@@ -41,7 +41,7 @@ class ResourceLimits(SpecFields, frozen=True, kw_only=True):
     cpu: Annotated[Quantity, Meta(description="Processor time.")] = "2"
     memory: Annotated[
         Quantity,
-        Meta(description="Memory. It must cover the caches and 512Mi beside them."),
+        Meta(description="Memory. It must cover `config.cacheSize` and 1Gi beside it."),
     ] = "4Gi"
 
 

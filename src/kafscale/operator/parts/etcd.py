@@ -24,6 +24,8 @@ ETCD: Final = "etcd"
 PEER_PORT: Final = 2380
 _DATA: Final = "/var/lib/etcd"
 _SETTINGS: Final = "/etc/etcd"
+# A restart mends neither a quota that is used up nor data that is wrong.
+_ALIVE: Final = "/health?serializable=true&exclude=NOSPACE&exclude=CORRUPT"
 
 
 def managed_etcd(cluster: KafscaleCluster, defaults: Defaults) -> list[KubeManifest]:
@@ -105,7 +107,7 @@ def _pod(cluster: KafscaleCluster, defaults: Defaults) -> KubeManifest:
             {"name": "peer", "containerPort": PEER_PORT},
         ],
         "readinessProbe": _probe("/health", failures=3),
-        "livenessProbe": _probe("/health?serializable=true", failures=12),
+        "livenessProbe": _probe(_ALIVE, failures=12),
         "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "1Gi"}},
         "securityContext": container_security(),
         "terminationMessagePolicy": "FallbackToLogsOnError",
