@@ -1,6 +1,6 @@
 """Pulsar clients of several languages behind one interface: write messages, read messages.
 
-Next door: the programs (java/PulsarDriver.java, go_pulsar), the form of questions
+Next door: the programs (java/PulsarDriver.java, go_pulsar, js/pulsar), the form of questions
 (clients/asked.py).
 """
 
@@ -13,11 +13,13 @@ import pulsar
 from tests.support.clients.asked import AskedProgram, bytes_of, word
 from tests.support.golang import go_program
 from tests.support.java import SOURCES, compiled
+from tests.support.npm import node_program
 from tests.support.pulsar_client import PATIENCE_MS, place, send_all
 
 JAVA_VERSIONS = ("4.0.3", "3.0.7")
 GO_VERSION = "0.19.0"
 PYTHON_VERSION = "3.13.0"
+NODE_VERSION = "1.1.1"  # of pulsar-flex
 
 
 class PulsarMessage(NamedTuple):
@@ -61,8 +63,10 @@ class ProgramDriver:
     def ask(self, question: str) -> list[str]:
         return self._program.ask(question)
 
-    def send(self, topic: str, messages: Sequence[PulsarMessage]) -> list[tuple[int, int, int]]:
-        lines = [f"PRODUCE {topic} {len(messages)}", *map(_written, messages)]
+    def send(
+        self, topic: str, messages: Sequence[PulsarMessage], command: str = "PRODUCE"
+    ) -> list[tuple[int, int, int]]:
+        lines = [f"{command} {topic} {len(messages)}", *map(_written, messages)]
         return [_id(line) for line in self.ask("\n".join(lines))]
 
     def receive(self, topic: str, subscription: str, count: int, mode: str) -> list[Received]:
@@ -117,6 +121,12 @@ def java_driver(version: str, url: str) -> ProgramDriver:
 def go_driver(url: str) -> ProgramDriver:
     """The Go client. Raises Unavailable."""
     return ProgramDriver("Go", [go_program(Path(__file__).parent / "go_pulsar"), url])
+
+
+def node_driver(port: int) -> ProgramDriver:
+    """The client of npm that is made of JavaScript alone. Raises Unavailable."""
+    program = node_program(Path(__file__).parent / "js/pulsar/pulsar_driver.js")
+    return ProgramDriver("Node", [*program, f"127.0.0.1:{port}"])
 
 
 def _arguments(message: PulsarMessage) -> dict[str, object]:

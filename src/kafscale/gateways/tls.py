@@ -128,6 +128,22 @@ class Tls:
                 ) from None
         return context
 
+    def to_peers(self, *, shows_own: bool) -> ssl.SSLContext:
+        """What connects to other brokers of the fleet, whose authorities this one must know.
+
+        It knows the machine's, those of clients, and what is in the file of its own certificate.
+        `shows_own`: the broker shows its certificate where it is asked for one.
+        """
+        files = self._files
+        context = ssl.create_default_context()
+        context.minimum_version = _VERSIONS[files.min_version]
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        for known in filter(None, (files.ca_file, files.cert_file)):
+            context.load_verify_locations(known)
+        if shows_own:
+            context.load_cert_chain(files.cert_file, files.key_file, password=_no_password)
+        return context
+
     def _sign(self) -> tuple[object, ...]:
         """What changes when a file does; a mounted secret is a link to another file then."""
         files = self._files

@@ -11,7 +11,12 @@ from tests.support import fluvio_clients
 from tests.support.clients import EVERYONE
 from tests.support.clients.base import Client
 from tests.support.matrix.cells import COLUMNS
-from tests.support.pulsar_drivers import GO_VERSION, JAVA_VERSIONS, PYTHON_VERSION
+from tests.support.pulsar_drivers import (
+    GO_VERSION,
+    JAVA_VERSIONS,
+    NODE_VERSION,
+    PYTHON_VERSION,
+)
 
 PATH: Final = Path(__file__).resolve().parents[3] / "docs" / "clients.md"
 UNKNOWN: Final = "?"
@@ -68,6 +73,7 @@ they wrote (`tests/e2e/test_matrix.py`).
 | Java {JAVA_VERSIONS[1]} | yes | Avro, JSON, text | written and read |
 | Python {PYTHON_VERSION} | yes | Avro, JSON, text | written; read as empty |
 | Go {GO_VERSION} | yes | Avro, JSON | written and read as empty |
+| Node, pulsar-flex {NODE_VERSION} | yes | it has none | read; it cannot write them |
 
 The Java and Go clients also do these, one after the other (`tests/e2e/test_pulsar_languages.py`;
 the Python client in `tests/e2e/test_pulsar_features.py`): redelivery, negative acknowledgement,
@@ -77,8 +83,13 @@ producers that want a topic for themselves. Python, Java {JAVA_VERSIONS[0]} and 
 from a fleet whose brokers leave and die (`tests/e2e/test_pulsar_fleet.py`).
 
 The Go client leaves out an entry without any payload: a null or empty message that was not sent in
-a batch. The Node client 1.18.0 is not tried: its installation fetches a library from outside the
-npm registry.
+a batch.
+
+pulsar-flex is made of JavaScript alone (`tests/e2e/test_pulsar_node.py`). It writes values and
+properties, one by one and in batches, and reads what the Python client and confluent-kafka wrote.
+It cannot write keys, event times and null, and its new subscriptions begin at the end of a topic.
+The official Node client (npm pulsar-client 1.18.0) could not be had and is not tried: its
+installation fetches a library from outside the npm registry.
 """
 
 

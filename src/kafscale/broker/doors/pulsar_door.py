@@ -6,6 +6,7 @@ Next door: what a taken port means (other_doors.py), all listeners (doors.py), c
 reports of logins (door_security.py), the protocol (gateways/pulsar).
 """
 
+import ssl
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
@@ -177,6 +178,13 @@ class PulsarDoor:
                 ProducerNames(self._engine.identity.epoch),
                 self._tls is not None,
                 self._audit,
-                settings.proxy_through_service_url,
+                knows_by_certificate=self._tls is not None and not self._methods,
+                peer_tls=None if self._tls is None else self._peer_tls,
+                leads_on=settings.proxy_through_service_url,
             )
         return self._context
+
+    def _peer_tls(self) -> ssl.SSLContext:
+        """How other brokers are connected to. A certificate is shown only where logins count."""
+        assert self._tls is not None
+        return self._tls.to_peers(shows_own=bool(self._methods))

@@ -298,6 +298,20 @@ class Subscriptions(ServingChanges):
             serving.handle(AcknowledgeSpans([(machine.acknowledged_to, end)]))
             await self.settle(serving)
 
+    async def unload(self, topic: Topic, partition: int) -> None:
+        """Have the consumers of a partition look it up again; what they acknowledged is saved."""
+        here = [
+            serving
+            for serving in self._serving.values()
+            if serving.name.topic.topic_id == topic.topic_id and serving.name.partition == partition
+        ]
+        cursors = [
+            serving.cursor for serving in here if serving.cursor is not None and not serving.is_over
+        ]
+        for serving in here:
+            serving.end(NotTheOwner("the partition was unloaded"))
+        await self._around.cursors.save_all(cursors)
+
     async def _get(self, name: SubscriptionName) -> Serving:
         """A subscription, in memory or not. Raises SubscriptionNotFound."""
         serving = self._serving.get(_key(name))

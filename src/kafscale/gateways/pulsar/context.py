@@ -3,6 +3,8 @@
 Next door: one connection (session.py).
 """
 
+import ssl
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -45,6 +47,8 @@ class PulsarContext:
     names: ProducerNames
     is_encrypted: bool = False  # clients connect by TLS
     audit: Audit = field(default_factory=NoAudit)
+    knows_by_certificate: bool = False  # clients prove who they are by it, and by nothing else
+    peer_tls: Callable[[], ssl.SSLContext] | None = None  # how other brokers are connected to
     leads_on: bool = False  # to other brokers: clients reach all of them by one address
     opened: LastOpened = field(default_factory=LastOpened)
 

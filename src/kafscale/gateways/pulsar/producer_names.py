@@ -109,6 +109,12 @@ class ProducerNames:
             producer.topic_epoch = max(last, producer.topic_epoch or last + 1)
             self._epochs[partition] = producer.topic_epoch
 
+    def send_away(self, partition: Partition) -> None:
+        """Have the clients of all its producers look the partition up again."""
+        waiting = [producer for producer, _ in self._waiting.get(partition, ())]
+        for producer in [*waiting, *self._by_partition.get(partition, {}).values()]:
+            producer.fence()
+
     def leave(self, partition: Partition, producer: NamedProducer) -> None:
         """Forget a producer; the one that has waited longest for the partition may have it."""
         waiting = self._waiting.get(partition)

@@ -1,28 +1,32 @@
 """The daily part of Pulsar's admin API over HTTP, and its lookup.
 
-Here: which path is which verb of the engine. What is not here is answered with 501 and words.
+Here: which path is which verb of the engine. What is not here is answered with 501 and words. A
+client that asks about a partition of another broker is sent there (307). What it asks about all
+partitions, this broker asks their owners in its name.
 Next door: topics by their names (topics.py), subscriptions (subscriptions.py), schemas
-(schemas.py), the server
-(gateways/http.py). A request about a partition of another broker is sent there (307).
+(schemas.py), other brokers (fleet.py), the server (gateways/http.py).
 """
 
+import asyncio
 from collections.abc import Mapping
 from functools import partial
 from http import HTTPStatus
 from typing import Final
-from urllib.parse import quote
 
 import orjson
+import structlog
 
 from kafscale.engine.cluster.membership import Node
 from kafscale.engine.cluster.placement import NO_BROKER
 from kafscale.engine.topics.topic import Topic
 from kafscale.gateways.http import HttpAnswer, HttpRequest, as_json
+from kafscale.gateways.pulsar.admin import fleet
 from kafscale.gateways.pulsar.admin import schemas as admin_schemas
 from kafscale.gateways.pulsar.admin import subscriptions as admin_subscriptions
 from kafscale.gateways.pulsar.context import GROUP_PREFIX, PulsarContext
 from kafscale.gateways.pulsar.listener_names import PULSAR, PULSAR_HTTP
 from kafscale.gateways.pulsar.topics import find_place
+from kafscale.model.endpoints import Endpoint
 from kafscale.model.errors import (
     ConsumerBusy,
     InvalidRequest,
@@ -40,9 +44,14 @@ from kafscale.model.names import is_internal
 from kafscale.model.security.access import CLUSTER_NAME, AccessOperation, Principal, ResourceType
 from kafscale.model.security.audit import ALLOWED, AuditEvent, AuditKind
 
+logger = structlog.get_logger()
+
 _NO_CONTENT: Final = HttpAnswer(HTTPStatus.NO_CONTENT)
 _DEDUPLICATION: Final = "kafscale.deduplication"
 _LISTS: Final[tuple[list[str], ...]] = ([], ["partitioned"])  # of topics: what follows a namespace
+_TOPIC_PART: Final = 5  # of a path
+_ATTEMPTS: Final = 5  # to find the owner of a partition that moves
+_PAUSE_S: Final = 0.5  # between them
 
 _STATUS_OF: Final[dict[type[KafscaleError], HTTPStatus]] = {
     UnknownTopic: HTTPStatus.NOT_FOUND,
@@ -302,7 +311,19 @@ class PulsarAdmin:
         if not is_question and len(rest) > 1:  # a subscription is a group, at every door
             change = AccessOperation.DELETE if request.method == "DELETE" else AccessOperation.READ
             self._require(request, change, f"{GROUP_PREFIX}{rest[1]}", ResourceType.GROUP)
+        if part is None and admin_subscriptions.is_of_each(request.method, rest):
+            return await self._of_each(request, topic.partitions)
+        if rest == ["unload"] and request.method == "PUT" and part is not None:
+            self._require(request, AccessOperation.ALTER, topic.name)
+            return await self._unload(topic, part)
         return await admin_subscriptions.answer(self._engine, request, topic, part, rest)
+
+    async def _unload(self, topic: Topic, part: int) -> HttpAnswer:
+        """Have the clients of a partition look it up again."""
+        admin_subscriptions.require_owner(self._engine, topic, part)
+        self._context.names.send_away((topic.topic_id, part))
+        await self._engine.subscriptions.unload(topic, part)
+        return _NO_CONTENT
 
     async def _schema(self, request: HttpRequest, name: str, rest: list[str]) -> HttpAnswer | None:
         topic, _ = await self._find(name)
@@ -367,19 +388,63 @@ class PulsarAdmin:
 
     async def _elsewhere(self, request: HttpRequest, problem: NotTheOwner) -> HttpAnswer:
         """Send the client to the owner of the partition that its path names."""
+        owner = await self._owner(request)
+        if owner is None:
+            return _reason(HTTPStatus.SERVICE_UNAVAILABLE, str(problem))
+        location = f"{self._http}://{owner}{fleet.path_of(request)}"
+        return HttpAnswer(HTTPStatus.TEMPORARY_REDIRECT, headers=(f"Location: {location}",))
+
+    async def _owner(self, request: HttpRequest) -> Endpoint | None:
+        """Which other broker has the partition that a path names; None: none that is known."""
         topic, part = await self._find("/".join(request.parts[3:6]))
-        if part is None:
-            words = f"other brokers have partitions of {topic.name}: name one of them"
-            return _reason(HTTPStatus.NOT_IMPLEMENTED, words)
-        leader = self._engine.cluster.leader_of(topic.folder(part))
+        leader = self._engine.cluster.leader_of(topic.folder(part or 0))
         for node in self._engine.cluster.nodes():
             is_other = node.broker_id != self._engine.identity.broker_id
             if node.broker_id == leader and is_other and _has_http(node):
-                path = "/".join(quote(one, safe="") for one in request.parts)
-                query = f"?{request.query}" if request.query else ""
-                location = f"{self._http}://{node.endpoints[PULSAR_HTTP]}/{path}{query}"
-                return HttpAnswer(HTTPStatus.TEMPORARY_REDIRECT, headers=(f"Location: {location}",))
-        return _reason(HTTPStatus.SERVICE_UNAVAILABLE, str(problem))
+                return node.endpoints[PULSAR_HTTP]
+        return None
+
+    async def _of_each(self, request: HttpRequest, partitions: int) -> HttpAnswer:
+        """Ask the owner of each partition what the client asks about the topic."""
+        if self._context.knows_by_certificate and request.certificate:
+            words = "a certificate cannot be shown to other brokers: name one partition"
+            return _reason(HTTPStatus.NOT_IMPLEMENTED, words)
+        few = asyncio.Semaphore(fleet.AT_ONCE)
+        is_stats = request.parts[-1] == "partitioned-stats"
+
+        async def ask(number: int) -> HttpAnswer:
+            parts = list(request.parts)
+            parts[_TOPIC_PART] += f"-partition-{number}"
+            if is_stats:
+                parts[-1] = "stats"
+            async with few:
+                return await self._of_one(request._replace(parts=tuple(parts)))
+
+        answers = dict(enumerate(await asyncio.gather(*map(ask, range(partitions)))))
+        return (
+            fleet.sum_of_stats(answers) if is_stats else fleet.one_answer(request.method, answers)
+        )
+
+    async def _of_one(self, request: HttpRequest) -> HttpAnswer:
+        """The answer about one partition, of this broker or of the one that has it."""
+        answer = await self._handle(request)
+        for attempt in range(_ATTEMPTS):
+            is_moving = answer.status == HTTPStatus.SERVICE_UNAVAILABLE
+            if answer.status != HTTPStatus.TEMPORARY_REDIRECT and not (is_moving and attempt):
+                return answer
+            if is_moving or attempt:
+                await asyncio.sleep(_PAUSE_S)
+            owner = await self._owner(request)
+            answer = await (self._handle(request) if owner is None else self._ask(owner, request))
+        return _reason(HTTPStatus.SERVICE_UNAVAILABLE, "the partition is moving: ask again")
+
+    async def _ask(self, owner: Endpoint, request: HttpRequest) -> HttpAnswer:
+        tls = None if self._context.peer_tls is None else self._context.peer_tls()
+        try:
+            return await fleet.ask(owner, request, tls)
+        except OSError as problem:  # a timeout is one
+            logger.warning("broker_unreachable", address=str(owner), error=str(problem))
+            return _reason(HTTPStatus.SERVICE_UNAVAILABLE, f"{owner} does not answer")
 
 
 def _has_http(node: Node) -> bool:

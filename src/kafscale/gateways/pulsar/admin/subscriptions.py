@@ -1,9 +1,9 @@
 """Subscriptions and statistics of one topic, for the admin API.
 
-Next door: which topic (admin.py), the verbs (engine/subscriptions/subscriptions.py).
+Next door: which topic (paths.py), all partitions of it (fleet.py), the verbs
+(engine/subscriptions/subscriptions.py).
 """
 
-from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ from kafscale.engine.engine import Engine
 from kafscale.engine.subscriptions.ports import EARLIEST, LATEST, Description, SubscriptionName
 from kafscale.engine.topics.topic import Topic
 from kafscale.gateways.http import HttpAnswer, HttpRequest, as_json
+from kafscale.gateways.pulsar.admin.fleet import sum_of_stats
 from kafscale.gateways.pulsar.context import GROUP_PREFIX
 from kafscale.model.errors import InvalidRequest, NotTheOwner, SubscriptionNotFound
 from kafscale.subscriptions.events import Mode
@@ -30,6 +31,18 @@ _TYPES: Final = {
 }
 
 
+def is_of_each(method: str, rest: list[str]) -> bool:
+    """Whether a request about a topic of several partitions is one about each of them."""
+    match (method, *rest):
+        case ("GET", "partitioned-stats") | ("PUT", "unload"):
+            return True
+        case ("PUT" | "DELETE", "subscription", _) | ("POST", "subscription", _, "skip_all"):
+            return True
+        case ("POST", "subscription", _, "resetcursor", _):
+            return True
+    return False
+
+
 async def answer(
     engine: Engine, request: HttpRequest, topic: Topic, part: int | None, rest: list[str]
 ) -> HttpAnswer | None:
@@ -37,34 +50,30 @@ async def answer(
 
     `part`: None if the topic has several partitions and the path names none.
     """
-    partitions = range(topic.partitions) if part is None else [part]
-    if rest[:1] != ["subscriptions"]:
-        _require_owner(engine, topic, partitions)
+    if (request.method, *rest) == ("GET", "subscriptions"):
+        return as_json(sorted({name for name, _ in await _list(engine, topic)}))
+    if part is None:
+        return _not_of_all(request.method, rest)
+    require_owner(engine, topic, part)
     match (request.method, *rest):
-        case ("GET", "subscriptions"):
-            return as_json(sorted({name for name, _ in await _list(engine, topic)}))
-        case ("GET", "stats") if part is not None:
+        case ("GET", "stats"):
             return as_json(await _stats(engine, topic, part))
         case ("GET", "partitioned-stats"):
-            return as_json(await _partitioned_stats(engine, topic))
+            return sum_of_stats({part: as_json(await _stats(engine, topic, part))})
         case ("PUT", "subscription", name):
             start = _start(topic, request.body) if request.body else LATEST
-            for number in partitions:
-                await engine.subscriptions.create(_named(name, topic, number), start, {})
+            await engine.subscriptions.create(_named(name, topic, part), start, {})
         case ("DELETE", "subscription", name):
             force = "force=true" in request.query
-            for number in partitions:
-                await engine.subscriptions.delete(_named(name, topic, number), force=force)
+            await engine.subscriptions.delete(_named(name, topic, part), force=force)
         case ("POST", "subscription", name, "skip_all"):
-            for number in partitions:
-                await engine.subscriptions.reset(_named(name, topic, number), LATEST)
-        case ("POST", "subscription", name, "skip", count) if part is not None:
+            await engine.subscriptions.reset(_named(name, topic, part), LATEST)
+        case ("POST", "subscription", name, "skip", count):
             await engine.subscriptions.skip(_named(name, topic, part), _number(count))
         case ("POST", "subscription", name, "resetcursor", at_ms):
-            for number in partitions:
-                named = _named(name, topic, number)
-                await engine.subscriptions.reset(named, LATEST, at_ms=_number(at_ms))
-        case ("POST", "subscription", name, "resetcursor") if part is not None:
+            named = _named(name, topic, part)
+            await engine.subscriptions.reset(named, LATEST, at_ms=_number(at_ms))
+        case ("POST", "subscription", name, "resetcursor"):
             start = _start(topic, request.body)
             await engine.subscriptions.reset(_named(name, topic, part), start)
         case _:
@@ -72,11 +81,19 @@ async def answer(
     return _NO_CONTENT
 
 
-def _require_owner(engine: Engine, topic: Topic, partitions: Sequence[int]) -> None:
-    """Raise NotTheOwner before anything is changed, unless this broker has all of them."""
-    for number in partitions:
-        if engine.cluster.leader_of(topic.folder(number)) != engine.identity.broker_id:
-            raise NotTheOwner(f"partition {number} of {topic.name} is another broker's")
+def _not_of_all(method: str, rest: list[str]) -> HttpAnswer | None:
+    """What has a meaning for one partition only is refused as in Pulsar."""
+    match (method, *rest):
+        case ("POST", "subscription", _, "skip", _) | ("POST", "subscription", _, "resetcursor"):
+            words = {"reason": "the topic has several partitions: name one of them"}
+            return as_json(words, HTTPStatus.METHOD_NOT_ALLOWED)
+    return None
+
+
+def require_owner(engine: Engine, topic: Topic, part: int) -> None:
+    """Raise NotTheOwner before anything is changed, unless this broker has the partition."""
+    if engine.cluster.leader_of(topic.folder(part)) != engine.identity.broker_id:
+        raise NotTheOwner(f"partition {part} of {topic.name} is another broker's")
 
 
 def _named(name: str, topic: Topic, partition: int) -> SubscriptionName:
@@ -128,19 +145,6 @@ def _subscription(described: Description) -> dict[str, Any]:
             for one in consumers
         ],
     }
-
-
-async def _partitioned_stats(engine: Engine, topic: Topic) -> dict[str, Any]:
-    total: dict[str, Any] = {"msgInCounter": 0, "storageSize": 0, "subscriptions": {}}
-    for number in range(topic.partitions):
-        one = await _stats(engine, topic, number)
-        total["msgInCounter"] += one["msgInCounter"]
-        total["storageSize"] += one["storageSize"]
-        for name, row in one["subscriptions"].items():
-            known = total["subscriptions"].setdefault(name, {"msgBacklog": 0, "consumers": []})
-            known["msgBacklog"] += row["msgBacklog"]
-            known["consumers"] += row["consumers"]
-    return total | {"metadata": {"partitions": topic.partitions}}
 
 
 def _start(topic: Topic, body: bytes) -> int:
