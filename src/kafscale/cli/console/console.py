@@ -5,6 +5,7 @@ Here: wiring of settings, brokers, bucket and snapshots. Next door: the server (
 
 import argparse
 import asyncio
+import ctypes
 import os
 import signal
 from pathlib import Path
@@ -38,6 +39,8 @@ from kafscale.system import SystemClock, SystemDice
 
 GIVEN: Final = "KAFSCALE_CONSOLE_GIVEN"  # the flags of the `serve` that starts the console
 USUAL_PORT: Final = 8080
+# Of glibc's malloc.h: M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX.
+_MALLOC: Final = {-1: 65_536, -3: 65_536, -8: 2}
 _NICE: Final = 5  # on a machine that brokers use as well, they go first
 
 
@@ -68,6 +71,7 @@ def run(args: argparse.Namespace) -> int:
         flags["console.port"] = args.port
     config = load(args.config, os.environ, flags)
     os.nice(_NICE)
+    _give_memory_back()
     _configure_log(config)
     try:
         # Not uvloop: it would take 5 MB, and the console waits most of the time.
@@ -75,6 +79,13 @@ def run(args: argparse.Namespace) -> int:
     except PortTaken as taken:
         raise CommandError(str(taken)) from taken
     return 0
+
+
+def _give_memory_back() -> None:
+    """Let the C library return what a look or a search needed for a moment; elsewhere: nothing."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    for setting, value in _MALLOC.items() if mallopt is not None else ():
+        mallopt(setting, value)
 
 
 def _configure_log(config: Config) -> None:

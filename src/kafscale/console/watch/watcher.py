@@ -148,7 +148,9 @@ class ClusterWatcher:
         except AdminError as bad:
             self.why = str(bad)
             return
-        self.view, self.why = view, ""
+        if view != self.view:  # an equal one would lie between objects of the look that is over
+            self.view = view
+        self.why = ""
         self.brokers = {
             number: self.brokers.get(number) or WatchedBroker(facts)
             for number, facts in said.items()
