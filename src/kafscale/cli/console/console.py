@@ -22,7 +22,7 @@ from kafscale.cli.brokers.client_arguments import (
 from kafscale.cli.console.commands import CommandChildren
 from kafscale.cli.console.schemas import RegistrySchemas
 from kafscale.cli.console.snapshots import StoredSnapshots
-from kafscale.cli.terminal.config_arguments import set_by
+from kafscale.cli.terminal.config_arguments import add_set_argument, set_by
 from kafscale.cli.terminal.errors import CommandError
 from kafscale.console.bucket import ConsoleBucket
 from kafscale.console.call import Services
@@ -49,13 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", type=Path, metavar="FILE", help="a YAML file with settings")
     parser.add_argument("--host", metavar="HOST", help="address to listen on (console.host)")
     parser.add_argument("--port", metavar="PORT", help="port for browsers (console.port)")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="any other setting; may be repeated",
-    )
+    add_set_argument(parser)
     add_client_arguments(parser)
 
 

@@ -50,6 +50,11 @@ def add_config_arguments(parser: argparse.ArgumentParser) -> None:
         else:
             metavar = _METAVARS.get(flag.rpartition("-")[2], "VALUE")
             parser.add_argument(flag, metavar=metavar, help=_help(flag, key))
+    add_set_argument(parser)
+
+
+def add_set_argument(parser: argparse.ArgumentParser) -> None:
+    """Add --set, for settings without an option of their own."""
     parser.add_argument(
         "--set",
         action="append",

@@ -4,7 +4,8 @@ Next door: asking etcd (gateway.py), when it runs (parts/jobs.py). A failure is 
 begins with a reason in one word; the operator quotes it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 import aiohttp
@@ -44,13 +45,20 @@ async def make_snapshot(
     clock: Clock,
 ) -> Kept:
     """Make one snapshot. Raises SnapshotFailed."""
-    store = open_bucket(s3_settings(load_bucket(bucket, env)))
-    try:
+    async with snapshot_store(bucket, env) as store:
         async with aiohttp.ClientSession() as http:
             data = await read_snapshot(http, await first_healthy(http, endpoints))
         return await keep(store, data, prefix, retention, clock)
+
+
+@asynccontextmanager
+async def snapshot_store(bucket: str, env: Mapping[str, str]) -> AsyncIterator[ObjectStore]:
+    """The bucket of snapshots, while it is used. What goes wrong meanwhile is a SnapshotFailed."""
+    store = open_bucket(s3_settings(load_bucket(bucket, env)))
+    try:
+        yield store
     except KafscaleError as problem:
-        raise as_failure(problem) from problem
+        raise _as_failure(problem) from problem
     finally:
         await store.aclose()
 
@@ -67,7 +75,7 @@ async def keep(store: ObjectStore, data: bytes, prefix: str, retention: int, clo
     return Kept(key, len(data), len(old))
 
 
-def as_failure(problem: KafscaleError) -> SnapshotFailed:
+def _as_failure(problem: KafscaleError) -> SnapshotFailed:
     """Put a reason in one word before an error."""
     match problem:
         case MetadataUnavailable() | GatewayMissing():

@@ -19,11 +19,9 @@ from kafscale.model.clock import Clock
 from kafscale.model.errors import KafscaleError, MetadataUnavailable
 from kafscale.objects.store import ObjectStore
 from kafscale.operator.etcd.gateway import ask, check_snapshot, first_healthy
-from kafscale.operator.etcd.snapshot import as_failure
+from kafscale.operator.etcd.snapshot import snapshot_store
 from kafscale.operator.etcd.snapshot_pages import newest_rows
 from kafscale.operator.planning.plan import timestamp
-from kafscale.settings.loading import load_bucket
-from kafscale.settings.stores import open_bucket, s3_settings
 
 _MOST_WRITES: Final = 100  # etcd takes 128 in a transaction
 _MOST_BYTES: Final = 512 << 10  # and 1.5 MiB in a request
@@ -51,8 +49,7 @@ async def load_snapshot(
     clock: Clock,
 ) -> LoadedSnapshot:
     """Load a snapshot, the newest of the folder if no key is given. Raises SnapshotFailed."""
-    store = open_bucket(s3_settings(load_bucket(bucket, env)))
-    try:
+    async with snapshot_store(bucket, env) as store:
         chosen = await choose(store, folder, key)
         data = bytes(await store.read(chosen))
         check_snapshot(data)
@@ -61,10 +58,6 @@ async def load_snapshot(
             endpoint = await first_healthy(http, endpoints)
             removed = await replace(http, endpoint, wanted, prefix, clock)
         return LoadedSnapshot(chosen, len(wanted), removed)
-    except KafscaleError as problem:
-        raise as_failure(problem) from problem
-    finally:
-        await store.aclose()
 
 
 async def choose(store: ObjectStore, folder: str, key: str) -> str:

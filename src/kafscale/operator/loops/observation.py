@@ -10,6 +10,8 @@ import msgspec
 
 from kafscale.operator.kinds.cluster import KafscaleCluster
 from kafscale.operator.kinds.seen import KubeJob, KubeNode, Pod, Service, StatefulSet
+from kafscale.operator.kinds.topic import KafscaleTopic
+from kafscale.operator.kinds.user import KafscaleUser
 from kafscale.operator.kube.client import Object
 from kafscale.operator.kube.informer import Informer, Key
 from kafscale.operator.parts import activator, brokers, etcd, jobs
@@ -20,6 +22,7 @@ from kafscale.operator.planning.plan import seconds_of
 from kafscale.operator.planning.seen_cluster import SeenCluster, SnapshotFacts
 
 T = TypeVar("T")
+OfCluster = TypeVar("OfCluster", KafscaleTopic, KafscaleUser)
 
 # What the operator follows of parts, by label.
 PARTS: Final = (
@@ -164,3 +167,14 @@ class Observation:
 
     def _is_there(self, kind: str, namespace: str, name: str) -> bool:
         return self._informers[kind].get(namespace, name) is not None
+
+
+def objects_of(informer: Informer, struct: type[OfCluster], cluster: Key) -> list[OfCluster]:
+    """The topics or users of a cluster, by their names."""
+    namespace, name = cluster
+    found = [
+        msgspec.convert(one, struct)
+        for one in informer
+        if one["metadata"]["namespace"] == namespace and one["spec"]["clusterRef"] == name
+    ]
+    return sorted(found, key=lambda one: one.metadata.name)

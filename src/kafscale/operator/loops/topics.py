@@ -8,8 +8,6 @@ import asyncio
 from collections.abc import Iterable
 from typing import Final
 
-import msgspec
-
 from kafscale.admin.brokers import configs, topic_states, topics
 from kafscale.admin.brokers.client import KafkaAdmin
 from kafscale.admin.errors import AdminError
@@ -20,7 +18,7 @@ from kafscale.operator.kube.client import Kube
 from kafscale.operator.kube.informer import Informer, Key
 from kafscale.operator.loops.events import Events
 from kafscale.operator.loops.object_writer import ObjectWriter, cluster_trouble, phase_of, wake
-from kafscale.operator.loops.observation import Observation
+from kafscale.operator.loops.observation import Observation, objects_of
 from kafscale.operator.planning.idleness import has_news, is_asleep, stays_told
 from kafscale.operator.planning.refusals import is_passing, judge_refusal
 from kafscale.operator.planning.topics import (
@@ -60,8 +58,8 @@ class TopicLoop:
 
     async def look(self, key: Key) -> float | None:
         """Look at all topics of a cluster; gives after how many seconds to look again."""
-        namespace, name = key
-        wanted = self._topics_of(namespace, name)
+        _, name = key
+        wanted = objects_of(self._informer, KafscaleTopic, key)
         cluster = self._observation.cluster(key)
         if not wanted and cluster is None:
             return None
@@ -136,14 +134,6 @@ class TopicLoop:
                 return not is_passing(finding)
         await self._writer.finalize(topic.metadata, FINALIZER, wanted=False)
         return True
-
-    def _topics_of(self, namespace: str, cluster: str) -> list[KafscaleTopic]:
-        found = [
-            msgspec.convert(one, KafscaleTopic)
-            for one in self._informer
-            if one["metadata"]["namespace"] == namespace and one["spec"]["clusterRef"] == cluster
-        ]
-        return sorted(found, key=lambda topic: topic.metadata.name)
 
     # -- going -------------------------------------------------------------------------------
 

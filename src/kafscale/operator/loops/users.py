@@ -8,8 +8,6 @@ from (passwords.py).
 import asyncio
 from typing import Any, Final
 
-import msgspec
-
 from kafscale.access.acls import AclBinding
 from kafscale.admin.access import roles, users
 from kafscale.admin.brokers.client import KafkaAdmin
@@ -23,7 +21,7 @@ from kafscale.operator.kube.errors import KubeError
 from kafscale.operator.kube.informer import Informer, Key
 from kafscale.operator.loops.events import Events
 from kafscale.operator.loops.object_writer import ObjectWriter, cluster_trouble, phase_of, wake
-from kafscale.operator.loops.observation import Observation
+from kafscale.operator.loops.observation import Observation, objects_of
 from kafscale.operator.passwords import Passwords
 from kafscale.operator.planning.idleness import has_news, is_asleep, stays_told
 from kafscale.operator.planning.refusals import is_passing, judge_refusal
@@ -65,8 +63,8 @@ class UserLoop:
 
     async def look(self, key: Key) -> float | None:
         """Look at all users of a cluster; gives after how many seconds to look again."""
-        namespace, name = key
-        wanted = self._users_of(namespace, name)
+        _, name = key
+        wanted = objects_of(self._informer, KafscaleUser, key)
         if not wanted:
             return None
         cluster = self._observation.cluster(key)
@@ -94,14 +92,6 @@ class UserLoop:
         for user in wanted:
             is_done &= await self._reconcile(admin, user, has_login=user.user in logins)
         return is_done
-
-    def _users_of(self, namespace: str, cluster: str) -> list[KafscaleUser]:
-        found = [
-            msgspec.convert(one, KafscaleUser)
-            for one in self._informer
-            if one["metadata"]["namespace"] == namespace and one["spec"]["clusterRef"] == cluster
-        ]
-        return sorted(found, key=lambda user: user.metadata.name)
 
     async def _let_go(self, wanted: list[KafscaleUser]) -> None:
         """Let users go whose cluster is gone: there is no broker to ask."""

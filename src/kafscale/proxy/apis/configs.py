@@ -4,7 +4,7 @@
 each physical partition as its virtual ones together may have.
 """
 
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from kafscale.proxy.apis.call import ProxyAnswer, ProxyCall
 from kafscale.proxy.coordination.topics import MappedTopic, Unmappable
@@ -27,6 +27,11 @@ class WantedConfig(Protocol):
 
 
 _R = TypeVar("_R", alter_messages.AlterConfigsResource, incremental_messages.AlterConfigsResource)
+_A = TypeVar(
+    "_A",
+    alter_messages.AlterConfigsResponse,
+    incremental_messages.IncrementalAlterConfigsResponse,
+)
 
 
 def compacts(config: WantedConfig) -> bool:
@@ -71,33 +76,27 @@ async def _sorted(call: ProxyCall, resources: list[_R]) -> tuple[list[_R], list[
 
 async def alter_configs(call: ProxyCall) -> ProxyAnswer:
     """Pass settings on, unless a mapped topic would be compacted."""
-    request: alter_messages.AlterConfigsRequest = call.message
-    request.resources, refused = await _sorted(call, request.resources)
-    answer = alter_messages.AlterConfigsResponse()
-    if request.resources:
-        answer = await call.ask(request, alter_messages.AlterConfigsResponse)
-    answer.responses += [
-        alter_messages.AlterConfigsResourceResponse(
-            ErrorCode.INVALID_CONFIG, COMPACTED, _TOPIC, name
-        )
-        for name in refused
-    ]
-    return answer
+    return await _alter(
+        call, alter_messages.AlterConfigsResponse, alter_messages.AlterConfigsResourceResponse
+    )
 
 
 async def incremental_alter_configs(call: ProxyCall) -> ProxyAnswer:
     """The same, for single settings."""
-    request: incremental_messages.IncrementalAlterConfigsRequest = call.message
+    return await _alter(
+        call,
+        incremental_messages.IncrementalAlterConfigsResponse,
+        incremental_messages.AlterConfigsResourceResponse,
+    )
+
+
+async def _alter(call: ProxyCall, response: type[_A], row: type[Any]) -> _A:
+    """Pass on what may be altered; the answer has a row for each resource that is refused, too."""
+    request = call.message
     request.resources, refused = await _sorted(call, request.resources)
-    answer = incremental_messages.IncrementalAlterConfigsResponse()
-    if request.resources:
-        answer = await call.ask(request, incremental_messages.IncrementalAlterConfigsResponse)
-    answer.responses += [
-        incremental_messages.AlterConfigsResourceResponse(
-            ErrorCode.INVALID_CONFIG, COMPACTED, _TOPIC, name
-        )
-        for name in refused
-    ]
+    answer = await call.ask(request, response) if request.resources else response()
+    for name in refused:
+        answer.responses.append(row(ErrorCode.INVALID_CONFIG, COMPACTED, _TOPIC, name))
     return answer
 
 
