@@ -454,7 +454,7 @@ export const objects = () => ({
   bytes: 8e8,
   leftovers: 12,
   leftover_bytes: 3e6,
-  pins: ["model-7"],
+  held_until_ms: now() + 86_400_000,
   problems: [],
   as_of_ms: now(),
 });

@@ -123,6 +123,7 @@ function Frame({ session, onLogOut }: Props) {
         <Navigation all={all} open={open} session={session} />
         <div>
           <Top
+            all={all}
             session={session}
             open={open}
             onOpen={() => setOpen(!open)}
@@ -228,13 +229,20 @@ function Navigation({
 }
 
 function Top({
+  all,
   session,
   open,
   onOpen,
   onFind,
   onHelp,
   onLogOut,
-}: Props & { open: boolean; onOpen: () => void; onFind: () => void; onHelp: () => void }) {
+}: Props & {
+  all: Place[];
+  open: boolean;
+  onOpen: () => void;
+  onFind: () => void;
+  onHelp: () => void;
+}) {
   return (
     <header className="top">
       <button
@@ -247,7 +255,7 @@ function Top({
       >
         <Icon name={open ? "close" : "menu"} />
       </button>
-      <Crumbs />
+      <Crumbs all={all} />
       <Health session={session} />
       <button
         type="button"
@@ -282,12 +290,13 @@ function Health({ session }: { session: SessionFacts }) {
   );
 }
 
-function Crumbs() {
+function Crumbs({ all }: { all: Place[] }) {
   const [location] = useLocation();
   const parts = location.split("/").filter((part) => part !== "");
   const first = parts[0] ?? "overview";
   const rest = parts[1] === "group" ? "" : parts[1];
-  const title = first.charAt(0).toUpperCase() + first.slice(1);
+  const place = all.find((one) => one.path === (parts.length === 0 ? "/" : `/${first}`));
+  const title = place?.title ?? first.charAt(0).toUpperCase() + first.slice(1);
   return (
     <nav aria-label="Where you are" className="crumbs">
       <ol className="crumbs">

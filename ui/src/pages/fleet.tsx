@@ -188,7 +188,10 @@ export function Logs({ rows, total }: { rows: LogRow[]; total: number }) {
   const [sort, setSort] = useParam("sort", "-puts_per_s");
   const sorted = useSorted(rows, LOG_COLUMNS, sort);
   return (
-    <Card title={`Logs, ${count(rows.length)} of ${plural(total, "log")}`} flush>
+    <Card
+      title={rows.length < total ? `${count(rows.length)} of ${plural(total, "log")}` : "Logs"}
+      flush
+    >
       <div className="tall">
         <Table
           caption="Logs"

@@ -42,7 +42,7 @@ class ObjectList(ApiShape, kw_only=True):
     bytes: int
     leftovers: int
     leftover_bytes: int
-    pins: list[str]  # names of snapshots that hold leftovers back
+    held_until_ms: int | None  # by a snapshot that needs leftovers; null: by none
     problems: list[str]
     as_of_ms: int
 

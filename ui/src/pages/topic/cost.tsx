@@ -4,6 +4,8 @@ import { Card, Empty, Facts, Loaded, Tile, Tiles, Value } from "../../parts/basi
 import type { CostPage, CostRow, TopicSummary } from "../../shapes";
 import { brief, bytes, money, percent } from "../../text/format";
 
+const OPERATIONS = ["put", "get", "head", "list", "delete"];
+
 export default function TopicCost({ topic }: { topic: TopicSummary }) {
   const answer = useGet<CostPage>("cost", { everyMs: 30_000 });
   return (
@@ -15,7 +17,7 @@ export default function TopicCost({ topic }: { topic: TopicSummary }) {
           return (
             <Card title="A share of shared logs">
               <p>
-                This topic lies in logs that several topics share. By its bytes ({" "}
+                This topic lies in logs that several topics share. By its bytes (
                 {bytes(share.stored_bytes)}, {percent(share.share, 1)} of them), its part of their
                 price is about {money(share.month)} {data.currency} a month.
               </p>
@@ -38,18 +40,18 @@ function Bill({ row, data }: { row: CostRow; data: CostPage }) {
     <>
       <Tiles>
         <Tile label={`${data.currency} a month`}>{money(row.month)}</Tile>
-        <Tile label="Requests">{money(row.requests_month)}</Tile>
-        <Tile label="Storage">
+        <Tile label="Requests, a month">{money(row.requests_month)}</Tile>
+        <Tile label="Storage, a month">
           <Value of={row.storage_month} show={money} why={data.unknown.storage_month} />
         </Tile>
-        <Tile label="Transfer">{money(row.transfer_month)}</Tile>
+        <Tile label="Transfer, a month">{money(row.transfer_month)}</Tile>
       </Tiles>
       <Card title="In a day, as on S3, at the pace so far">
         <Facts
           rows={[
-            ...Object.entries(row.requests).map(([operation, number]): [string, string] => [
+            ...OPERATIONS.map((operation): [string, string] => [
               operation.toUpperCase(),
-              brief(Math.round(number)),
+              brief(Math.round(row.requests[operation] ?? 0)),
             ]),
             ["written", bytes(row.written_bytes)],
             ["read", bytes(row.read_bytes)],

@@ -45,7 +45,9 @@ export default function Objects({ topic }: { topic: TopicSummary }) {
             <Tile
               label="Leftovers"
               note={
-                data.pins.length > 0 ? `held by ${data.pins.join(", ")}` : "swept after a while"
+                data.held_until_ms === null
+                  ? "swept after a while"
+                  : `held by a snapshot until ${dateTime(data.held_until_ms, zone)}`
               }
             >
               {count(data.leftovers)} <small>{bytes(data.leftover_bytes)}</small>

@@ -56,18 +56,16 @@ async def list_objects(call: ApiCall) -> ObjectList:
         bytes=sum(row.bytes for row in rows),
         leftovers=len(found.leftovers),
         leftover_bytes=sum(row.size for row in found.leftovers),
-        pins=_pins(found.leftovers),
+        held_until_ms=_held_until(found.leftovers),
         problems=found.problems,
         as_of_ms=call.services.clock.now_ms(),
     )
 
 
-def _pins(leftovers: list[StoredObject]) -> list[str]:
-    """What holds replaced objects back; a pin does not know its snapshot's name."""
+def _held_until(leftovers: list[StoredObject]) -> int | None:
+    """Until when snapshots hold replaced objects back; a pin does not know its snapshot's name."""
     pins = [keys.parse_pin(row.key) for row in leftovers]
-    return [
-        f"generation {pin.generation}, until {pin.expires_ms}" for pin in pins if pin is not None
-    ]
+    return max((pin.expires_ms for pin in pins if pin is not None), default=None)
 
 
 async def get_object(call: ApiCall) -> ObjectView:
