@@ -98,7 +98,7 @@ function Moment({ text }: { text: string }) {
 function Gap({ height }: { height: number }) {
   return (
     <tr className="gap">
-      <td colSpan={5} style={{ height }} />
+      <td style={{ height }} />
     </tr>
   );
 }
