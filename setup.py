@@ -3,7 +3,7 @@
 All else about the package is in pyproject.toml. Without these extensions the package is whole, and
 slower where it checks records of mixed sizes (src/kafscale/records/walk.py) and where it converts
 records of Fluvio clients (src/kafscale/gateways/fluvio/records/splice.py) and of Pulsar clients
-(src/kafscale/gateways/pulsar/messages/splice.py).
+(src/kafscale/gateways/pulsar/messages/splice.py and sends.py).
 """
 
 from setuptools import Extension, setup
@@ -12,6 +12,7 @@ COMPILED = [
     "src/kafscale/records/walk.py",
     "src/kafscale/gateways/fluvio/records/splice.py",
     "src/kafscale/gateways/pulsar/messages/splice.py",
+    "src/kafscale/gateways/pulsar/messages/sends.py",
 ]
 
 

@@ -5,14 +5,15 @@
 First the conversion of messages by itself. Then both brokers, in turns, are written to and read
 from by the client of PyPI (C++ below): by its defaults, which send each message by itself, and
 batched. Figures are messages per second, the broker's CPU time per message, and the time of one
-message that is waited for. Before that, the memory of subscriptions that wait. Last, a Kafka
-consumer reads what Pulsar's client and Kafka's client wrote, in turns. `--alone` leaves Apache
-Pulsar out, and `--kafka-reads` everything but the last part.
+message that is waited for; each row is the median of three rounds. Before that, the memory of
+subscriptions that wait. Last, a Kafka consumer reads what Pulsar's client and Kafka's client wrote,
+in turns. `--alone` leaves Apache Pulsar out, and `--kafka-reads` everything but the last part.
 """
 
 import argparse
 import statistics
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -23,7 +24,10 @@ from benchmarks.meter import Meter, rss_mb
 from kafscale.gateways.pulsar.messages import splice
 from kafscale.gateways.pulsar.messages.entries_in import batch_of_all, open_entry
 from kafscale.gateways.pulsar.messages.entries_out import LastOpened, StoredBatch
+from kafscale.gateways.pulsar.producing.plain_runs import PlainRun
 from kafscale.records.batch import read_header
+from kafscale.wire.pulsar.frame import sign_entry, write_command
+from kafscale.wire.pulsar.messages.commands import Send
 from kafscale.wire.pulsar.messages.metadata import (
     MessageMetadata,
     SingleMessageMetadata,
@@ -37,7 +41,7 @@ from tests.support.pulsar_wire import RawClient
 
 SIZES: Final = {"100 B": 100, "1 KiB": 1024}
 LIMIT: Final = 1 << 30
-ROUNDS: Final = 3  # of reading the same data
+ROUNDS: Final = 3  # of each row, the brokers taking turns
 NOW_MS: Final = 1_790_000_000_000
 KINDS: Final[dict[str, dict[str, Any]]] = {
     "defaults": {},
@@ -57,11 +61,7 @@ def show_conversion(rounds: int) -> None:
         count = 1000 if size == 100 else 100
         for kind, make in (("batched", _batched), ("one by one", _singles)):
             entries = make(count, size)
-
-            def take_in(entries: list[tuple[bytes, bytes]] = entries) -> bytearray:
-                opened = [open_entry(memoryview(m), memoryview(p), LIMIT) for m, p in entries]
-                return batch_of_all(opened, None)
-
+            take_in = _of_batch(*entries[0]) if kind == "batched" else _of_singles(entries)
             made = take_in()
             stored = StoredBatch(memoryview(made), read_header(made))
 
@@ -103,6 +103,32 @@ def _singles(count: int, size: int) -> list[tuple[bytes, bytes]]:
     ]
 
 
+def _of_batch(metadata: bytes, payload: bytes) -> Callable[[], bytearray]:
+    def take_in() -> bytearray:
+        entry = open_entry(memoryview(metadata), memoryview(payload), LIMIT)
+        return batch_of_all([entry], None)
+
+    return take_in
+
+
+def _of_singles(entries: list[tuple[bytes, bytes]]) -> Callable[[], bytearray]:
+    """From frames, as they arrive: with the command and the checksum of each."""
+    frames = []
+    for number, entry in enumerate(entries):
+        head, payload = sign_entry(*entry)
+        command = Send(producer_id=1, sequence_id=number)
+        whole = write_command(command, behind=len(head) + len(payload)) + head + payload
+        frames.append(memoryview(bytearray(whole[4:])))
+
+    def take_in() -> bytearray:
+        run, queue = PlainRun(0), deque(frames)
+        run.take(queue, 1, LIMIT, 0)
+        assert not queue
+        return run.batch(None)
+
+    return take_in
+
+
 def _each(work: Callable[[], object], rounds: int, count: int) -> float:
     """Microseconds of processor time per message, the best of some rounds."""
     best_s = float("inf")
@@ -114,8 +140,6 @@ def _each(work: Callable[[], object], rounds: int, count: int) -> float:
 
 
 # -- brokers -----------------------------------------------------------------------------------
-
-Row = dict[str, float]  # figures by broker
 
 
 def produce(broker: Broker, client: pulsar.Client, topic: str, size: int, count: int,
@@ -170,12 +194,16 @@ def compare(brokers: list[Broker], count: int) -> None:
         consume(broker, clients[broker], topic, count // 5)
     for kind, options in KINDS.items():
         for name, size in SIZES.items():
-            topic = unique("bench")
-            made = {b: produce(b, clients[b], topic, size, count, **options) for b in brokers}
+            topics = [unique("bench") for _ in range(ROUNDS)]
+            made, read = _nothing(brokers), _nothing(brokers)
+            for topic in topics:
+                for b in brokers:
+                    made[b].append(produce(b, clients[b], topic, size, count, **options))
             show(f"produce, {kind}, {name}", made)
-            show(f"consume, {kind}, {name}", {
-                b: consume(b, clients[b], topic, count) for b in brokers
-            })  # fmt: skip
+            for topic in topics:
+                for b in brokers:
+                    read[b].append(consume(b, clients[b], topic, count))
+            show(f"consume, {kind}, {name}", read)
     times = {b: latency(clients[b], unique("bench"), 200) for b in brokers}
     said = "   ".join(f"{b.label} {ms:.1f} ms" for b, ms in times.items())
     print(f"{'one message, median':28} {said}")
@@ -183,14 +211,22 @@ def compare(brokers: list[Broker], count: int) -> None:
         client.close()
 
 
-def show(what: str, figures: dict[Broker, tuple[float, float]]) -> None:
-    """One row, with the ratio of the first rate to the second."""
-    said = "   ".join(
-        f"{broker.label} {rate:8,.0f}/s {cpu:6.1f} us" for broker, (rate, cpu) in figures.items()
-    )
-    rates = [rate for rate, _ in figures.values()]
+Rounds = dict[Broker, list[tuple[float, float]]]
+
+
+def _nothing(brokers: list[Broker]) -> Rounds:
+    return {broker: [] for broker in brokers}
+
+
+def show(what: str, figures: Rounds) -> None:
+    """One row of medians, with the ratio of the first rate to the second."""
+    rates, said = [], []
+    for broker, rounds in figures.items():
+        rate, cpu = (statistics.median(column) for column in zip(*rounds, strict=True))
+        rates.append(rate)
+        said.append(f"{broker.label} {rate:8,.0f}/s {cpu:6.1f} us")
     ratio = f"   ratio {rates[0] / rates[1]:.2f}" if len(rates) > 1 else ""
-    print(f"{what:28} {said}{ratio}", flush=True)
+    print(f"{what:28} {'   '.join(said)}{ratio}", flush=True)
 
 
 def show_idle(count: int) -> None:

@@ -9,7 +9,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.e2e.conftest import watched
 from tests.support.broker import KafscaleProcess
+from tests.support.ports import free_port
 from tests.support.pulsar_client import connect, place, read_by_kafka, send_all
+from tests.support.pulsar_cutter import Cutter
 
 pytestmark = pytest.mark.slow
 STORED_BEFORE = (-1, -1, -1)
@@ -124,3 +126,43 @@ def test_a_producer_that_was_cut_off_counts_on(tmp_path: Path) -> None:
         client.close()
         assert done == [pulsar.Result.Ok] * 2999
         assert values(broker, "cut", 3000) == list(range(3000))
+
+
+@pytest.mark.parametrize("initial", [None, 1], ids=["by default", "with a number to begin at"])
+def test_a_client_that_was_cut_off_before_its_first_receipt(
+    tmp_path: Path, initial: int | None
+) -> None:
+    """By default a C++ client numbers its next messages from the broker's last one on.
+
+    Messages that wait to be sent again have these numbers already. So new ones are taken for them:
+    they get receipts and are not stored, by Apache Pulsar as well.
+    """
+    port = free_port()
+    broker = KafscaleProcess(
+        tmp_path, settings=["pulsar.deduplication=true", f"pulsar.advertisedPort={port}"]
+    )
+    options = {} if initial is None else {"initial_sequence_id": initial}
+    with watched(broker), Cutter(broker.pulsar_port, port, passed=5) as cutter:
+        found = sent_over(cutter, f"pulsar://127.0.0.1:{port}", "early", options)
+        assert found == [pulsar.Result.Ok] * 20
+        stored = values(broker, "early", 20 if initial is not None else 15)
+    lost = sorted(set(range(20)) - set(stored))
+    assert lost == ([] if initial is not None else [10, 11, 12, 13, 14])
+    assert len(stored) == len(set(stored))
+
+
+def sent_over(cutter: Cutter, url: str, topic: str, options: dict[str, Any]) -> list[pulsar.Result]:
+    """What becomes of ten messages of which five are stored before the cut, and of ten later."""
+    client = pulsar.Client(url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+    producer = client.create_producer(topic, producer_name="p", **options)
+    done: list[pulsar.Result] = []
+    for number in range(10):
+        producer.send_async(b"%d" % number, lambda result, _: done.append(result))
+    assert cutter.kept_back.wait(20)
+    cutter.cut()
+    producer.flush()
+    for number in range(10, 20):
+        producer.send_async(b"%d" % number, lambda result, _: done.append(result))
+    producer.flush()
+    client.close()
+    return done

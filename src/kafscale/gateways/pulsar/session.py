@@ -180,7 +180,8 @@ class PulsarSession:
                     break
                 if end_s == math.inf:
                     end_s = self._turns.piece_end_s()
-                self._begin(self._frames.popleft())
+                if not self._take_plain():
+                    self._begin(self._frames.popleft())
             self._producers.flush()
         except MalformedMessage as problem:
             self._give_up("malformed_command", str(problem))
@@ -202,6 +203,17 @@ class PulsarSession:
         self._begin_commands()
         if not self._is_in_line:
             self._connection.catch_up()
+
+    def _take_plain(self) -> bool:
+        """Take messages at the front of the queue in one go, if they are usual ones."""
+        if self._relay is not None or not self._channel.is_connected:
+            return False
+        if self._login is not None and self._login.refusal:
+            return False
+        if not self._producers.take_plain(self._frames, _QUEUED_BYTES):
+            return False
+        self.writes = True
+        return True
 
     def _begin(self, frame: memoryview) -> None:
         held_bytes = len(frame) + _QUEUED_BYTES

@@ -210,6 +210,25 @@ def _spliced(entry: SentEntry, codec: Codec | None, sender: Sender | None) -> by
         sender = sender._replace(last=max(sender.last, last))
         if metadata.sequence_id <= sender.stored < sender.last:
             return None
+    times, fields = (publish_ms, latest_ms), _producer_fields(entry, count, sender)
+    return _finished(out, count, times, fields, entry.codec if codec is None else codec)
+
+
+def batch_of_plain(
+    out: bytearray, count: int, times: tuple[int, int], sequence_id: int, codec: Codec | None
+) -> bytearray:
+    """One record batch of plain messages whose records lie in `out` behind the header's place.
+
+    `times`: the first message's, and the latest. `codec`: the topic's own; None: none.
+    """
+    fields = named.NamedFields(PULSAR_ORIGIN, int(BatchFlag.SINGLES), sequence_id & MAX_SEQUENCE)
+    return _finished(out, count, times, fields, Codec.NONE if codec is None else codec)
+
+
+def _finished(
+    out: bytearray, count: int, times: tuple[int, int], fields: named.NamedFields, codec: Codec
+) -> bytearray:
+    """Write the header of a batch whose records lie behind its place."""
     header = BatchHeader(
         base_offset=0,
         batch_length=len(out) - LENGTH_PREFIX,
@@ -218,15 +237,14 @@ def _spliced(entry: SentEntry, codec: Codec | None, sender: Sender | None) -> by
         crc=0,
         attributes=Codec.NONE,
         last_offset_delta=count - 1,
-        base_timestamp_ms=publish_ms,
-        max_timestamp_ms=latest_ms,
+        base_timestamp_ms=times[0],
+        max_timestamp_ms=times[1],
         record_count=count,
-        **_producer_fields(entry, count, sender)._asdict(),
+        **fields._asdict(),
     )
     HEADER.pack_into(out, 0, *header)
     sign(out)
-    wanted = entry.codec if codec is None else codec
-    return out if wanted is Codec.NONE else recompress(out, wanted, len(out))
+    return out if codec is Codec.NONE else recompress(out, codec, len(out))
 
 
 def _producer_fields(first: SentEntry, count: int, sender: Sender | None) -> named.NamedFields:

@@ -5,7 +5,8 @@ attributes, time delta, offset delta, key, value, headers, with zigzag varints.
 Here: the loops, for what is usual. They leave the rest to the slower functions next door: keys in
 base64, two keys of one message, text beyond ASCII, fields that are kept in headers, broken bytes.
 `make setup` compiles this file to machine code where there is a C compiler (setup.py).
-Next door: whole entries (entries_in.py, entries_out.py), which define the bits used here.
+Next door: whole entries (entries_in.py, entries_out.py), which define the bits used here, and
+messages that come one by one (sends.py).
 Never here: imports of this package, batch headers, compression.
 """
 
@@ -18,9 +19,10 @@ if TYPE_CHECKING:
 
 UNUSUAL: Final = -1  # no place: the slower function says what is to be done
 _EVENT_TIME: Final = 1  # bits of a record's attributes: RecordFlag
-_ORDERING_KEY: Final = 2
-_PARTITION_KEY: Final = 4
+ORDERING_KEY: Final = 2
+PARTITION_KEY: Final = 4
 _NULL: Final = 1  # the length -1
+NO_HEADS: Final = bytearray()
 
 
 def to_records(
@@ -59,7 +61,7 @@ def _to_record(
     if end > len(data):
         return UNUSUAL, 0, 0
     properties: i64 = 0
-    heads = bytearray()
+    heads = NO_HEADS
     key_at: i64 = 0
     key_size: i64 = -1
     kind: i64 = 0
@@ -73,7 +75,7 @@ def _to_record(
         number: i64 = data[at]
         at += 1
         if number > 0x7F:
-            number, at = _longer(data, at, number)
+            number, at = longer(data, at, number)
         if tag == 0x18:
             value_size = number
         elif tag == 0x40:
@@ -81,12 +83,14 @@ def _to_record(
         elif tag == 0x12 or tag == 0x3A:
             if key_size >= 0 or at + number > end:
                 return UNUSUAL, 0, 0
-            kind = _PARTITION_KEY if tag == 0x12 else _ORDERING_KEY
+            kind = PARTITION_KEY if tag == 0x12 else ORDERING_KEY
             key_at = at
             key_size = number
             at += number
         elif tag == 0x0A:
-            if at + number > end or not _put_header(data, at, at + number, heads):
+            if not properties:
+                heads = bytearray()
+            if at + number > end or not put_header(data, at, at + number, heads):
                 return UNUSUAL, 0, 0
             properties += 1
             at += number
@@ -102,7 +106,7 @@ def _to_record(
     if event_ms < 0 or event_ms > 1 << 61:
         return UNUSUAL, 0, 0
     key = data[key_at : key_at + key_size] if key_size > 0 else b""
-    if kind == _PARTITION_KEY and not key.isascii():
+    if kind == PARTITION_KEY and not key.isascii():
         return UNUSUAL, 0, 0
     time_ms = publish_ms
     if event_ms:
@@ -112,11 +116,11 @@ def _to_record(
         value_size = -1
     delta_ms = time_ms - publish_ms
     times_and_key = (kind, delta_ms, index, key_size, key)
-    _put_record(out, times_and_key, value_size, properties, heads, data, end)
+    put_record(out, times_and_key, value_size, properties, heads, data, end)
     return after, time_ms, sequence_id
 
 
-def _put_header(data: bytes, at: i64, end: i64, heads: bytearray) -> bool:
+def put_header(data: bytes, at: i64, end: i64, heads: bytearray) -> bool:
     """Append a property as a header; False if it is not a plain one."""
     for tag in (0x0A, 0x12):
         if at >= end or data[at] != tag:
@@ -125,19 +129,19 @@ def _put_header(data: bytes, at: i64, end: i64, heads: bytearray) -> bool:
         size: i64 = data[at]
         at += 1
         if size > 0x7F:
-            size, at = _longer(data, at, size)
+            size, at = longer(data, at, size)
         if size < 0 or at + size > end:
             return False
         text = data[at : at + size]
         if not text.isascii():
             return False
-        _put(heads, size << 1)
+        put(heads, size << 1)
         heads += text
         at += size
     return at == end
 
 
-def _put_record(
+def put_record(
     out: bytearray,
     front: tuple[i64, i64, i64, i64, bytes],
     value_size: i64,
@@ -149,25 +153,47 @@ def _put_record(
     """`front`: attributes, time delta, offset delta, key size (-1: no key), key."""
     attributes, delta_ms, index, key_size, key = front
     time_raw = (delta_ms << 1) ^ (delta_ms >> 63)
-    size = 1 + _width(time_raw) + _width(index << 1) + _width(properties << 1) + len(heads)
-    size += _width(key_size << 1) + key_size if key_size >= 0 else 1
-    size += _width(value_size << 1) + value_size if value_size >= 0 else 1
-    _put(out, size << 1)
-    out.append(attributes)
-    _put(out, time_raw)
-    _put(out, index << 1)
-    if key_size >= 0:
-        _put(out, key_size << 1)
-        out += key
+    size = 1 + width(time_raw) + width(index << 1) + width(properties << 1) + len(heads)
+    size += width(key_size << 1) + key_size if key_size >= 0 else 1
+    size += width(value_size << 1) + value_size if value_size >= 0 else 1
+    if size < 1 << 20 and 0 <= time_raw < 1 << 7 and index < 1 << 13 and key_size < 1 << 6:
+        _put_front(out, size << 1, attributes, time_raw, index << 1, key_size)
     else:
-        out.append(_NULL)
+        put(out, size << 1)
+        out.append(attributes)
+        put(out, time_raw)
+        put(out, index << 1)
+        put(out, key_size << 1 if key_size >= 0 else _NULL)
+    if key_size > 0:
+        out += key
     if value_size >= 0:
-        _put(out, value_size << 1)
+        put(out, value_size << 1)
         out += data[value_at : value_at + value_size]
     else:
         out.append(_NULL)
-    _put(out, properties << 1)
-    out += heads
+    put(out, properties << 1)
+    if properties:
+        out += heads
+
+
+def _put_front(
+    out: bytearray, size: i64, attributes: i64, time_raw: i64, index: i64, key_size: i64
+) -> None:
+    """Append up to eight bytes as one number: those of usual records are small."""
+    word: i64 = 0
+    at: i64 = 0
+    while size > 0x7F:
+        word |= (size & 0x7F | 0x80) << at
+        size >>= 7
+        at += 8
+    word |= size << at | attributes << (at + 8) | time_raw << (at + 16)
+    at += 24
+    if index > 0x7F:
+        word |= (index & 0x7F | 0x80) << at
+        index >>= 7
+        at += 8
+    word |= index << at | (key_size << 1 if key_size >= 0 else _NULL) << (at + 8)
+    out += int(word).to_bytes((at >> 3) + 2, "little")
 
 
 def to_messages(
@@ -203,7 +229,7 @@ def time_delta(data: bytes, at: i64) -> i64:
             at += 1
         raw: i64 = data[at + 2]
         if raw > 0x7F:
-            raw, at = _longer(data, at + 3, raw)
+            raw, at = longer(data, at + 3, raw)
     except IndexError:
         return UNUSUAL
     return UNUSUAL if raw & 1 else raw >> 1
@@ -227,23 +253,23 @@ def _to_message(
     if not _put_properties(data, at, end, is_pulsars, meta, 0x0A):
         return UNUSUAL
     key = data[key_at : key_at + key_size] if key_size > 0 else b""
-    if kinds & _PARTITION_KEY:
+    if kinds & PARTITION_KEY:
         if not key.isascii():
             return UNUSUAL
         meta.append(0x12)
-        _put(meta, key_size)
+        put(meta, key_size)
         meta += key
     meta.append(0x18)
-    _put(meta, value_size if value_size > 0 else 0)
+    put(meta, value_size if value_size > 0 else 0)
     if kinds & _EVENT_TIME:
         meta.append(0x28)
-        _put(meta, time_ms)
-    if kinds & _ORDERING_KEY:
+        put(meta, time_ms)
+    if kinds & ORDERING_KEY:
         meta.append(0x3A)
-        _put(meta, key_size)
+        put(meta, key_size)
         meta += key
     meta.append(0x40)
-    _put(meta, sequence_id)
+    put(meta, sequence_id)
     if value_size < 0:
         meta.append(0x48)
         meta.append(1)
@@ -273,26 +299,26 @@ def to_single(
         if end == UNUSUAL or kinds == UNUSUAL or base_ms < 0:
             return UNUSUAL, b"", b""
         meta = bytearray(b"\x0a\x00\x10")
-        _put(meta, sequence_id)
+        put(meta, sequence_id)
         meta.append(0x18)
-        _put(meta, base_ms if is_pulsars and kinds & _EVENT_TIME else time_ms)
+        put(meta, base_ms if is_pulsars and kinds & _EVENT_TIME else time_ms)
         if not _put_properties(data, at, end, is_pulsars, meta, 0x22):
             return UNUSUAL, b"", b""
     except IndexError:
         return UNUSUAL, b"", b""
     key = data[key_at : key_at + key_size] if key_size > 0 else b""
-    if kinds & _PARTITION_KEY:
+    if kinds & PARTITION_KEY:
         if not key.isascii():
             return UNUSUAL, b"", b""
         meta.append(0x32)
-        _put(meta, key_size)
+        put(meta, key_size)
         meta += key
     if kinds & _EVENT_TIME:
         meta.append(0x60)
-        _put(meta, time_ms)
-    if kinds & _ORDERING_KEY:
+        put(meta, time_ms)
+    if kinds & ORDERING_KEY:
         meta += b"\x92\x01"
-        _put(meta, key_size)
+        put(meta, key_size)
         meta += key
     if value_size < 0:
         meta += b"\xc8\x01\x01"
@@ -306,7 +332,7 @@ def _open(data: bytes, at: i64, delta: i64) -> tuple[i64, i64, i64, i64, i64, i6
     raw: i64 = data[at]
     at += 1
     if raw > 0x7F:
-        raw, at = _longer(data, at, raw)
+        raw, at = longer(data, at, raw)
     end = at + (raw >> 1)
     if raw & 1 or end > len(data):
         return UNUSUAL, 0, 0, 0, 0, 0, 0, 0
@@ -315,12 +341,12 @@ def _open(data: bytes, at: i64, delta: i64) -> tuple[i64, i64, i64, i64, i64, i6
     raw = data[at]
     at += 1
     if raw > 0x7F:
-        raw, at = _longer(data, at, raw)
+        raw, at = longer(data, at, raw)
     delta_ms = (raw >> 1) ^ -(raw & 1)
     raw = data[at]
     at += 1
     if raw > 0x7F:
-        raw, at = _longer(data, at, raw)
+        raw, at = longer(data, at, raw)
     if raw != delta << 1:
         return UNUSUAL, 0, 0, 0, 0, 0, 0, 0
     key_size, at = _length(data, at)
@@ -348,7 +374,7 @@ def _kinds(attributes: i64, time_ms: i64, key_size: i64, is_pulsars: bool) -> i6
     if time_ms > 0:
         kinds = _EVENT_TIME
     if key_size >= 0:
-        kinds |= _ORDERING_KEY | _PARTITION_KEY
+        kinds |= ORDERING_KEY | PARTITION_KEY
     return kinds
 
 
@@ -386,12 +412,12 @@ def _put_property(data: bytes, at: i64, end: i64, is_pulsars: bool, meta: bytear
         return UNUSUAL
     if size < 0:
         size = 0
-    _put(meta, 2 + _width(name_size) + name_size + _width(size) + size)
+    put(meta, 2 + width(name_size) + name_size + width(size) + size)
     meta.append(0x0A)
-    _put(meta, name_size)
+    put(meta, name_size)
     meta += name
     meta.append(0x12)
-    _put(meta, size)
+    put(meta, size)
     meta += text
     return at + size
 
@@ -401,7 +427,7 @@ def _length(data: bytes, at: i64) -> tuple[i64, i64]:
     raw: i64 = data[at]
     at += 1
     if raw > 0x7F:
-        raw, at = _longer(data, at, raw)
+        raw, at = longer(data, at, raw)
     if raw == _NULL:
         return -1, at
     if raw & 1 or raw < 0:
@@ -409,7 +435,7 @@ def _length(data: bytes, at: i64) -> tuple[i64, i64]:
     return raw >> 1, at
 
 
-def _longer(data: bytes, at: i64, raw: i64) -> tuple[i64, i64]:
+def longer(data: bytes, at: i64, raw: i64) -> tuple[i64, i64]:
     """A number of several bytes whose first one was `raw`, and the place after it."""
     raw &= 0x7F
     shift: i64 = 7
@@ -423,7 +449,7 @@ def _longer(data: bytes, at: i64, raw: i64) -> tuple[i64, i64]:
     raise IndexError  # no usual number has so many bytes
 
 
-def _width(raw: i64) -> i64:
+def width(raw: i64) -> i64:
     """How many bytes a number takes, zigzag already."""
     width: i64 = 1
     while raw > 0x7F:
@@ -432,8 +458,21 @@ def _width(raw: i64) -> i64:
     return width
 
 
-def _put(out: bytearray, raw: i64) -> None:
+def put(out: bytearray, raw: i64) -> None:
     """Append a number, zigzag already."""
+    if raw <= 0x7F:
+        out.append(raw)
+        return
+    word: i64 = 0
+    at: i64 = 0
+    while raw > 0x7F and at < 48:
+        word |= (raw & 0x7F | 0x80) << at
+        raw >>= 7
+        at += 8
+    if raw <= 0x7F:
+        out += int(word | raw << at).to_bytes((at >> 3) + 1, "little")
+        return
+    out += int(word).to_bytes(6, "little")
     while raw > 0x7F:
         out.append(raw & 0x7F | 0x80)
         raw >>= 7

@@ -4,11 +4,13 @@ Here: the producers of one connection, by the numbers that its client gives them
 Next door: one producer (producers.py), its name (producer_names.py).
 """
 
+from collections import deque
 from typing import Final
 
 from kafscale.gateways.pulsar import schemas, topics
 from kafscale.gateways.pulsar.channel import MOST_NAME, Channel
 from kafscale.gateways.pulsar.context import Refused
+from kafscale.gateways.pulsar.messages import sends
 from kafscale.gateways.pulsar.producer_names import (
     AccessMode,
     HeldByAnother,
@@ -30,6 +32,7 @@ from kafscale.wire.pulsar.messages.commands import (
 )
 
 _MOST_PRODUCERS: Final = 10_000
+_SEND_HEAD_BYTES: Final = 40  # up to the end of the sequence id
 _LARGEST_EPOCH: Final = 1 << 62
 
 
@@ -156,6 +159,18 @@ class ProducerCommands:
             self._channel.connection.release(held_bytes)
         else:
             raise MalformedMessage(f"there is no producer {command.producer_id}")
+
+    def take_plain(self, frames: deque[memoryview], extra_bytes: int) -> bool:
+        """SENDs at the front of a queue that are usual messages one by one; False: none is there.
+
+        `extra_bytes`: what a frame is held for beside its size.
+        """
+        number, sequence_id = sends.sender_of(bytes(frames[0][:_SEND_HEAD_BYTES]))
+        producer = self._producers.get(number)
+        if producer is None or not producer.take_plain(frames, sequence_id, extra_bytes):
+            return False
+        self._with_runs[producer] = None
+        return True
 
     def flush(self) -> None:
         """Store the messages that wait to be stored together."""

@@ -10,7 +10,7 @@ write beside whom (producer_names.py).
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from kafscale.access.quotas import QuotaKey
@@ -20,7 +20,9 @@ from kafscale.gateways.pulsar.context import PulsarContext
 from kafscale.gateways.pulsar.errors import FINAL, code_of
 from kafscale.gateways.pulsar.messages import entries_in
 from kafscale.gateways.pulsar.messages.entries_in import Sender, SentEntry
+from kafscale.gateways.pulsar.messages.sends import receipts as receipts_of
 from kafscale.gateways.pulsar.producer_names import AccessMode
+from kafscale.gateways.pulsar.producing.plain_runs import MOST_IN_RUN, MOST_RUN_BYTES, PlainRun
 from kafscale.log.writer.types import CommitOutcome
 from kafscale.model.errors import (
     BatchTooLarge,
@@ -31,11 +33,18 @@ from kafscale.model.errors import (
 )
 from kafscale.model.security.access import AccessOperation, ResourceType
 from kafscale.records import named
-from kafscale.records.batch import read_header
+from kafscale.records.batch import MAX_SEQUENCE, read_header
 from kafscale.records.compression import Codec
 from kafscale.records.validation import check_times
+from kafscale.wire.buffer import MalformedMessage
 from kafscale.wire.pulsar.errors import ServerError
-from kafscale.wire.pulsar.frame import WrongChecksum, read_entry, write_command, write_receipt
+from kafscale.wire.pulsar.frame import (
+    WrongChecksum,
+    read_entry,
+    read_frame,
+    write_command,
+    write_receipt,
+)
 from kafscale.wire.pulsar.messages.commands import (
     NO_REQUEST,
     CloseProducer,
@@ -47,14 +56,12 @@ from kafscale.wire.pulsar.messages.commands import (
 )
 
 _REFUSED: Final = "message_refused"
-_MOST_IN_RUN: Final = 1000  # messages
-_MOST_RUN_BYTES: Final = 256 * 1024
 
 
 class _Waiting(NamedTuple):
     """Sends that are in the log and not committed yet."""
 
-    sends: list[Send]
+    sends: Sequence[Send] | range  # of a plain run: its sequence ids
     first: int | None  # the offset of the first; None: they were stored before
     committed: asyncio.Future[CommitOutcome] | None
     held_bytes: int
@@ -97,6 +104,7 @@ class PulsarProducer:
         self._gone = gone
         self._run: list[tuple[Send, SentEntry]] = []
         self._run_bytes = 0
+        self._plain: PlainRun | None = None  # only one of both runs has messages
         self._waiting: deque[_Waiting] = deque()
         self._when_idle: Callable[[], None] | None = None
         self._is_gone = False
@@ -115,6 +123,26 @@ class PulsarProducer:
 
     # -- taking --------------------------------------------------------------------------------
 
+    def take_plain(self, frames: deque[memoryview], sequence_id: int, extra_bytes: int) -> bool:
+        """Take SENDs from the front, as far as they are usual messages one by one; False: none is.
+
+        `sequence_id`: of the first. `extra_bytes`: what a frame is held for beside its size.
+        """
+        settings = self.topic.settings
+        is_large = sequence_id > MAX_SEQUENCE - MOST_IN_RUN
+        if self.is_waiting or settings.deduplication or settings.compacted or is_large:
+            return False
+        most_bytes = min(settings.max_message_bytes, MOST_RUN_BYTES)
+        known = self._plain
+        if known is not None and known.take(frames, self.producer_id, most_bytes, extra_bytes):
+            return True
+        self.flush()
+        run = PlainRun(sequence_id)
+        if self._is_gone or not run.take(frames, self.producer_id, most_bytes, extra_bytes):
+            return False
+        self._plain = run
+        return True
+
     def take(self, send: Send, rest: memoryview, held_bytes: int) -> None:
         """Store what a SEND brings, now or with the next `flush`. Raises MalformedMessage."""
         if self.is_waiting:
@@ -130,14 +158,14 @@ class PulsarProducer:
         except KafscaleError as problem:
             self._refuse_finally(send, problem, held_bytes)
             return
-        if self._run and not (entry.is_plain and self._fits(send, entry)):
+        if self._plain or (self._run and not (entry.is_plain and self._fits(send, entry))):
             self.flush()
         if self._is_gone:
             self._release(held_bytes)
         elif entry.is_plain and (self._run or not self._is_stored(send.sequence_id)):
             self._run.append((send, entry))
             self._run_bytes += held_bytes
-            if len(self._run) >= _MOST_IN_RUN or self._run_bytes >= _MOST_RUN_BYTES:
+            if len(self._run) >= MOST_IN_RUN or self._run_bytes >= MOST_RUN_BYTES:
                 self.flush()
         else:
             self._store([send], held_bytes, entry)
@@ -176,9 +204,42 @@ class PulsarProducer:
             run, self._run = self._run, []
             size, self._run_bytes = self._run_bytes, 0
             self._store([send for send, _ in run], size, *(entry for _, entry in run))
+        elif self._plain is not None:
+            plain, self._plain = self._plain, None
+            count, held_bytes = len(plain.frames), plain.held_bytes
+
+            def store_each(_: KafscaleError) -> None:
+                self._store_frames(plain)
+
+            self._append(plain.sequences, held_bytes, count, plain.batch, store_each)
 
     def _store(self, sends: list[Send], held_bytes: int, *entries: SentEntry) -> None:
         """Append one record batch. `sends`: one per entry."""
+
+        def build(codec: Codec | None) -> bytearray:
+            return entries_in.batch_of_all(entries, codec, self._sender(sends, entries[0]))
+
+        def refuse(problem: KafscaleError) -> None:
+            if len(sends) > 1:
+                self._store_each(sends, held_bytes, entries)
+            else:
+                self._refuse_finally(sends[0], problem, held_bytes)
+
+        messages = sum(entry.messages for entry in entries)
+        self._append(sends, held_bytes, messages, build, refuse)
+
+    def _append(
+        self,
+        sends: Sequence[Send] | range,
+        held_bytes: int,
+        messages: int,
+        build: Callable[[Codec | None], bytearray],
+        refuse: Callable[[KafscaleError], None],
+    ) -> None:
+        """Append one record batch of so many messages, which `build` makes by the topic's codec.
+
+        `refuse`: what to do if it can never be stored.
+        """
         if self._waiting and self._waiting[0].is_done:
             self._settle()  # what follows a message that was refused must not come before it
         if self._is_gone:
@@ -194,7 +255,7 @@ class PulsarProducer:
         settings, engine = self.topic.settings, self._context.engine
         codec = None if settings.compression is None else Codec.named(settings.compression)
         try:
-            batch = entries_in.batch_of_all(entries, codec, self._sender(sends, entries[0]))
+            batch = build(codec)
             if len(batch) > settings.max_message_bytes:
                 raise BatchTooLarge(f"{len(batch)} bytes as a record batch")
             header = read_header(batch)
@@ -203,10 +264,7 @@ class PulsarProducer:
                 self.topic, self.partition, memoryview(batch), acknowledged=False, is_checked=True
             )
         except FINAL as problem:
-            if len(sends) > 1:
-                self._store_each(sends, held_bytes, entries)
-            else:
-                self._refuse_finally(sends[0], problem, held_bytes)
+            refuse(problem)
             return
         except KafscaleError:
             self._release(held_bytes)
@@ -215,8 +273,7 @@ class PulsarProducer:
         first: int | None = None
         if not stored.appended.is_duplicate:
             # Of a batch that was stored in part, the rest was: index and offset agree again.
-            left_out = sum(entry.messages for entry in entries) - header.last_offset_delta - 1
-            first = stored.first - left_out
+            first = stored.first - (messages - header.last_offset_delta - 1)
         self._context.charge(self._connection, QuotaKey.PRODUCED_BYTES, len(batch))
         waiting = _Waiting(sends, first, stored.appended.committed, held_bytes)
         self._waiting.append(waiting)
@@ -232,6 +289,17 @@ class PulsarProducer:
         for send, entry in zip(sends, entries, strict=True):
             if not self._is_gone:
                 self._store([send], held_bytes, entry)
+                held_bytes = 0
+
+    def _store_frames(self, run: PlainRun) -> None:
+        """Store the messages of a plain run one by one: together they cannot be stored."""
+        held_bytes = run.held_bytes
+        for frame in run.frames:
+            send, rest = read_frame(frame)
+            if not isinstance(send, Send):
+                raise MalformedMessage("a run holds messages only")
+            if not self._is_gone:
+                self._store([send], held_bytes, self._open(send, *read_entry(rest)))
                 held_bytes = 0
 
     # -- answering -----------------------------------------------------------------------------
@@ -254,13 +322,21 @@ class PulsarProducer:
                 self._answer(receipts, released)
                 self.send_away()
                 return
-            for number, send in enumerate(waiting.sends):
-                offset = None if waiting.first is None else waiting.first + number
-                receipts.append(_receipt(send, ledger, offset))
+            receipts += self._receipts(waiting, ledger)
         self._answer(receipts, released)
         if not self._waiting and self._when_idle is not None:
             when_idle, self._when_idle = self._when_idle, None
             when_idle()
+
+    def _receipts(self, waiting: _Waiting, ledger: int) -> list[bytes]:
+        first, asked = waiting.first, waiting.sends
+        if isinstance(asked, range):
+            assert first is not None  # its topic stores what comes
+            return [receipts_of(self.producer_id, asked.start, len(asked), ledger, first)]
+        return [
+            _receipt(send, ledger, None if first is None else first + number)
+            for number, send in enumerate(asked)
+        ]
 
     def _answer(self, receipts: list[bytes], released: int) -> None:
         if receipts:
@@ -329,7 +405,9 @@ class PulsarProducer:
         self._is_gone = True
         self._run.clear()
         released = self._run_bytes + sum(waiting.held_bytes for waiting in self._waiting)
+        released += 0 if self._plain is None else self._plain.held_bytes
         self._run_bytes = 0
+        self._plain = None
         self._waiting.clear()
         self._when_idle = None
         self._release(released)
