@@ -1,7 +1,8 @@
 // One object of the bucket, down to its batches.
+import { Link } from "wouter";
 import { query } from "../api/client";
 import { useGet } from "../api/use";
-import { useParam } from "../parts/address";
+import { topicPath, useParam } from "../parts/address";
 import { Card, Empty, Facts, Loaded, Tag, Value } from "../parts/basics";
 import { usePreferences } from "../parts/preferences";
 import { Table } from "../parts/table";
@@ -28,10 +29,18 @@ export default function ObjectPage() {
         <p>
           <code>{key}</code>
         </p>
+        <ToTopic of={key} />
       </div>
       <Loaded answer={answer}>{(data) => <Contents data={data} onNext={setAfter} />}</Loaded>
     </div>
   );
+}
+
+/** The way back: keys of a topic's objects are namespace/topic/log/name. */
+function ToTopic({ of: key }: { of: string }) {
+  const topic = key.split("/").length > 3 ? (key.split("/")[1] ?? "") : "";
+  if (topic === "" || topic.startsWith("@")) return null;
+  return <Link href={topicPath(topic, "objects")}>Objects of {topic}</Link>;
 }
 
 function Contents({ data, onNext }: { data: ObjectView; onNext: (after: string) => void }) {
@@ -43,7 +52,7 @@ function Contents({ data, onNext }: { data: ObjectView; onNext: (after: string) 
           rows={[
             ["size", bytes(data.bytes)],
             ...Object.entries(data.facts).map(([name, value]): [string, React.ReactNode] => [
-              name.replaceAll("_", " "),
+              name.replace(/_ms$/, "").replaceAll("_", " "),
               value === null
                 ? "none"
                 : name.endsWith("_ms")

@@ -120,12 +120,13 @@ export default function Produce({
             <label htmlFor="produce-partition">Partition</label>
             <PartitionChoice
               id="produce-partition"
+              all="any"
               count={topic.partitions}
               value={draft.partition}
               onChange={(partition) => set({ partition })}
             />
           </div>
-          <p className="faint">all: by the key, or any</p>
+          <p className="faint">any: the key decides, or chance without a key</p>
         </div>
         <Part
           name="Key"

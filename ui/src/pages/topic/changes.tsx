@@ -104,11 +104,14 @@ export function EmptyTopic({ topic, onClose }: Props) {
 /** One partition or all; beyond 200 of them, a number is typed. */
 export function PartitionChoice({
   id,
+  all = "all",
   count,
   value,
   onChange,
 }: {
   id: string;
+  /** What "all" is called here. */
+  all?: string;
   count: number;
   value: string;
   onChange: (value: string) => void;
@@ -119,7 +122,7 @@ export function PartitionChoice({
         id={id}
         className="input short"
         inputMode="numeric"
-        placeholder="all"
+        placeholder={all}
         value={value === "all" ? "" : value}
         onChange={(event) => onChange(event.target.value === "" ? "all" : event.target.value)}
       />
@@ -131,7 +134,7 @@ export function PartitionChoice({
       value={value}
       onChange={(event) => onChange(event.target.value)}
     >
-      <option value="all">all</option>
+      <option value="all">{all}</option>
       {Array.from({ length: count }, (_, at) => (
         // biome-ignore lint/suspicious/noArrayIndexKey: the index is the partition
         <option key={at} value={String(at)}>
