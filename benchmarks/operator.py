@@ -6,7 +6,8 @@ Clients, brokers, etcd and the operator are processes of this machine; `make kub
 control plane. Printed are: the seconds from the creation of a cluster's object to the first record
 that a client has acknowledged, the seconds until many topics are reconciled, the memory of the
 operator and its requests to the API server in a minute in which nothing happens, and the seconds of
-a client's first record that has to wake a sleeping cluster. Needs root.
+a client's first record that has to wake a sleeping cluster, alone and with its managed etcd. Needs
+root.
 """
 
 import argparse
@@ -75,16 +76,21 @@ async def measure(kubernetes: TestKubernetes, topics: int, rest_s: float) -> Non
     _show("memory of the operator", psutil.Process(operator.pid).memory_info().rss / 2**20, "MB")
 
 
-async def measure_waking(kubernetes: TestKubernetes) -> None:
+async def measure_waking(kubernetes: TestKubernetes, *, managed: bool) -> None:
     """Print how long the first record takes that wakes a cluster."""
     await kubernetes.start_operator()
-    kubernetes.apply_cluster(idleAfter="6s")
+    kubernetes.apply_cluster(managed=managed, idleAfter="6s")
     kubernetes.apply_topic("orders")
     await kubernetes.until("topic", lambda: kubernetes.is_so("KafscaleTopic", "orders"))
-    await kubernetes.until("asleep", lambda: kubernetes.pods() == [], _PATIENCE_S)
+    await kubernetes.until("asleep", lambda: _all_asleep(kubernetes), _PATIENCE_S)
     began = time.monotonic()
     await kubernetes.python(FIRST_RECORD, kubernetes.bootstrap)
-    _show("the first record that wakes a sleeping cluster", time.monotonic() - began, "s")
+    what = "a cluster and its managed etcd" if managed else "a sleeping cluster"
+    _show(f"the first record that wakes {what}", time.monotonic() - began, "s")
+
+
+def _all_asleep(kubernetes: TestKubernetes) -> bool:
+    return kubernetes.pods() + kubernetes.pods("kafscale-etcd") == []
 
 
 def _names(kubernetes: TestKubernetes) -> str:
@@ -124,7 +130,7 @@ def _plane(folder: Path) -> Iterator[ControlPlane | None]:
 async def _run(
     plane: ControlPlane | None, bucket: SeaweedServer, member: etcd.EtcdCluster, topics: int
 ) -> None:
-    for part in ("cost", "waking"):
+    for part in ("cost", "waking", "waking etcd"):
         run.show_progress(part)
         with tempfile.TemporaryDirectory() as folder:
             where = Path(folder)
@@ -136,7 +142,7 @@ async def _run(
                 if part == "cost":
                     await measure(kubernetes, topics, 60.0 if topics > 100 else 10.0)
                 else:
-                    await measure_waking(kubernetes)
+                    await measure_waking(kubernetes, managed=part == "waking etcd")
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.kubernetes.cluster import OTHER_IMAGE, TestKubernetes
+from tests.support.kubernetes.cluster import IMAGE, OTHER_IMAGE, TestKubernetes
 
 pytestmark = [pytest.mark.real_time, pytest.mark.timeout(1200)]
 
@@ -85,6 +85,17 @@ while time.monotonic() < end:
 assert not failed, failed
 print(number, round(longest, 1))
 """
+# Idempotent producers leave no record twice: the offsets of a topic count its records.
+RECORDS = """
+import sys
+from confluent_kafka import Consumer, TopicPartition
+consumer = Consumer({"bootstrap.servers": sys.argv[1], "group.id": "count"})
+topic = consumer.list_topics(sys.argv[2], timeout=60).topics[sys.argv[2]]
+logs = [TopicPartition(topic.topic, number) for number in topic.partitions]
+ends = [consumer.get_watermark_offsets(log, timeout=60) for log in logs]
+print(sum(high - low for low, high in ends))
+consumer.close()
+"""
 
 
 @pytest.mark.slow
@@ -132,8 +143,6 @@ async def test_a_roll_takes_one_broker_at_a_time_and_a_bad_image_is_corrected(
     kubernetes.apply_cluster(replicas=2)
     kubernetes.apply_topic("orders")
     await kubernetes.until("topic", lambda: kubernetes.is_so("KafscaleTopic", "orders"))
-    before = {pod["metadata"]["uid"] for pod in kubernetes.pods()}
-
     kubernetes.change("KafscaleCluster", "c", {"spec": {"brokers": {"image": "kafscale:bad"}}})
     await kubernetes.until(
         "bad image",
@@ -144,39 +153,48 @@ async def test_a_roll_takes_one_broker_at_a_time_and_a_bad_image_is_corrected(
     )
     assert kubernetes.ready() == 1  # the other one serves
     kubernetes.change("KafscaleCluster", "c", {"spec": {"brokers": {"image": OTHER_IMAGE}}})
-    await kubernetes.until("corrected", lambda: kubernetes.ready() == 2)
-    load = asyncio.create_task(kubernetes.python(UNDER_LOAD, kubernetes.bootstrap, "orders", "25"))
+    await kubernetes.until("corrected", lambda: _images(kubernetes) == {OTHER_IMAGE})
+    await kubernetes.until("ready", lambda: kubernetes.is_so("KafscaleCluster", "c"))
+
+    before = {pod["metadata"]["uid"] for pod in kubernetes.pods()}
+    load = asyncio.create_task(kubernetes.python(UNDER_LOAD, kubernetes.bootstrap, "orders", "30"))
+    await asyncio.sleep(2)
+    kubernetes.change("KafscaleCluster", "c", {"spec": {"brokers": {"image": IMAGE}}})
     fewest = 2
 
     def rolled_out() -> bool:
         nonlocal fewest
         fewest = min(fewest, kubernetes.ready())
-        return kubernetes.is_so("KafscaleCluster", "c", "RolledOut") and kubernetes.is_so(
-            "KafscaleCluster", "c"
+        return (
+            _images(kubernetes) == {IMAGE}
+            and kubernetes.is_so("KafscaleCluster", "c", "RolledOut")
+            and kubernetes.is_so("KafscaleCluster", "c")
         )
 
-    await kubernetes.until("rolled out", rolled_out)
+    took_s = await kubernetes.until("rolled out", rolled_out)
     assert fewest >= 1
     sent, longest = (await load)[0].split()
-    print(f"{sent} records during the roll, none lost, longest wait {longest} s")
+    print(f"{sent} records around a roll of {took_s:.0f} s, longest wait {longest} s")
     assert await kubernetes.python(CONSUME, kubernetes.bootstrap, "orders", sent) == [sent]
-    after = {pod["metadata"]["uid"] for pod in kubernetes.pods()}
-    assert not before & after
-    images = {pod["spec"]["containers"][0]["image"] for pod in kubernetes.pods()}
-    assert images == {OTHER_IMAGE}
+    assert await kubernetes.python(RECORDS, kubernetes.bootstrap, "orders") == [sent]
+    assert not before & {pod["metadata"]["uid"] for pod in kubernetes.pods()}
     assert kubernetes.kubelet.restarts == {}
+
+
+def _images(kubernetes: TestKubernetes) -> set[str]:
+    return {pod["spec"]["containers"][0]["image"] for pod in kubernetes.pods()}
 
 
 @pytest.mark.kubernetes
 async def test_a_sleeping_cluster_is_woken_by_the_first_client(kubernetes: TestKubernetes) -> None:
     await kubernetes.start_operator()
-    kubernetes.apply_cluster(replicas=1, idleAfter="6s")
+    kubernetes.apply_cluster(managed=True, replicas=1, idleAfter="6s")
     kubernetes.apply_topic("orders")
     await kubernetes.until("topic", lambda: kubernetes.is_so("KafscaleTopic", "orders"))
     await kubernetes.python(PRODUCE, kubernetes.bootstrap, "orders", "10")
     assert await kubernetes.python(CONSUME, kubernetes.bootstrap, "orders", "10") == ["10"]
     await kubernetes.python(TRANSACT, kubernetes.bootstrap, "orders", "lost")  # and never committed
-    await kubernetes.until("asleep", lambda: kubernetes.pods() == [])
+    await kubernetes.until("asleep", lambda: _running(kubernetes) == {"kafscale-activator"})
     await kubernetes.until(
         "told", lambda: kubernetes.condition("KafscaleCluster", "c").get("reason") == "Idle"
     )
@@ -191,6 +209,12 @@ async def test_a_sleeping_cluster_is_woken_by_the_first_client(kubernetes: TestK
     await kubernetes.until("asleep again", lambda: kubernetes.pods() == [])
     kubernetes.apply_topic("later")
     await kubernetes.until("woken", lambda: kubernetes.is_so("KafscaleTopic", "later"))
+
+
+def _running(kubernetes: TestKubernetes) -> set[str]:
+    """What has a pod in the namespace of the cluster."""
+    pods = kubernetes.api.all_of("Pod", kubernetes.namespace)
+    return {pod["metadata"]["labels"]["app"] for pod in pods}
 
 
 @pytest.mark.kubernetes
@@ -228,7 +252,7 @@ def _count(kubernetes: TestKubernetes) -> int:
 
 
 @pytest.mark.kubernetes
-async def test_a_managed_etcd_gets_a_member_back_that_lost_its_volume(
+async def test_a_managed_etcd_gets_a_lost_member_back_and_outlives_its_cluster(
     kubernetes: TestKubernetes,
 ) -> None:
     await kubernetes.start_operator()
@@ -244,6 +268,11 @@ async def test_a_managed_etcd_gets_a_member_back_that_lost_its_volume(
     await kubernetes.until(
         "gone", lambda: kubernetes.pods() + kubernetes.pods("kafscale-etcd") == []
     )
+
+    # The bucket and the volumes are kept: the same object finds its records again.
+    kubernetes.apply_cluster(managed=True)
+    await kubernetes.until("ready", lambda: kubernetes.is_so("KafscaleCluster", "c"))
+    assert await kubernetes.python(CONSUME, kubernetes.bootstrap, "orders", "10") == ["10"]
 
 
 @pytest.mark.kubernetes

@@ -28,8 +28,10 @@ _SETTINGS: Final = "/etc/etcd"
 _ALIVE: Final = "/health?serializable=true&exclude=NOSPACE&exclude=CORRUPT"
 
 
-def managed_etcd(cluster: KafscaleCluster, defaults: Defaults) -> list[KubeManifest]:
-    """Service, disruption budget and StatefulSet."""
+def managed_etcd(
+    cluster: KafscaleCluster, defaults: Defaults, *, sleeps: bool = False
+) -> list[KubeManifest]:
+    """Service, disruption budget and StatefulSet; one that sleeps has its volumes alone."""
     name = etcd_name(cluster)
     service = part(cluster, "v1", "Service", name, ETCD)
     service["spec"] = {
@@ -48,7 +50,7 @@ def managed_etcd(cluster: KafscaleCluster, defaults: Defaults) -> list[KubeManif
     }
     members = part(cluster, "apps/v1", "StatefulSet", name, ETCD)
     members["spec"] = {
-        "replicas": MEMBERS,
+        "replicas": 0 if sleeps else MEMBERS,
         "serviceName": name,
         "podManagementPolicy": "Parallel",
         "selector": {"matchLabels": selector(cluster, ETCD)},

@@ -35,13 +35,19 @@ _BEGIN_WITHIN_S: Final = 600
 
 
 def snapshots(
-    cluster: KafscaleCluster, wanted: EtcdSnapshots, etcd: EtcdSource, defaults: Defaults
+    cluster: KafscaleCluster,
+    wanted: EtcdSnapshots,
+    etcd: EtcdSource,
+    defaults: Defaults,
+    *,
+    suspended: bool = False,
 ) -> KubeManifest:
-    """Make snapshots by a schedule, in a bucket of their own."""
+    """Make snapshots by a schedule, in a bucket of their own; none while etcd sleeps."""
     made = part(cluster, "batch/v1", "CronJob", f"{etcd_name(cluster)}-snapshot", SNAPSHOT)
     marks = {**labels(cluster, SNAPSHOT), TARGET: snapshot_target(cluster, wanted)}
     made["spec"] = {
         "schedule": wanted.schedule,
+        "suspend": suspended,
         "concurrencyPolicy": "Forbid",
         "startingDeadlineSeconds": _BEGIN_WITHIN_S,
         "successfulJobsHistoryLimit": 3,

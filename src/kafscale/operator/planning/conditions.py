@@ -65,5 +65,6 @@ def changes(old: Sequence[Condition], new: Sequence[Condition]) -> list[Turn]:
         is_good = (condition.status == "True") != (condition.type in _BAD_WHEN_TRUE)
         if earlier == (condition.status, condition.reason) or (earlier is None and is_good):
             continue
-        found.append(Turn(condition, is_bad=not is_good))
+        # What is not known is news, but no bad news.
+        found.append(Turn(condition, is_bad=not is_good and condition.status != "Unknown"))
     return found

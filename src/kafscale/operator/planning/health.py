@@ -42,13 +42,16 @@ _SCHEDULES: Final = {
 }
 _EVERY_SECONDS: Final = {"h": _HOUR_S, "m": _MINUTE_S, "s": 1.0}
 NOT_YET: Final = "NotYet"
+ASLEEP: Final = "Asleep"
 NEVER: Final = "NeverSucceeded"
 OVERDUE: Final = ("Stale", NEVER)
 ACCESS_REASONS: Final = ("AccessDenied", "BucketMissing", "Unreachable", "NoCredentials")
 
 
-def etcd_finding(etcd: EtcdSource, seen: SeenCluster) -> Judgement:
+def etcd_finding(etcd: EtcdSource, seen: SeenCluster, *, sleeps: bool = False) -> Judgement:
     """Whether brokers have an etcd to work with."""
+    if sleeps:
+        return Judgement("EtcdAvailable", None, ASLEEP, "its members wake with the brokers")
     if etcd.refused is not None:
         return Judgement("EtcdAvailable", False, *etcd.refused)
     if not etcd.is_managed:
@@ -129,9 +132,12 @@ def last_line(text: str) -> str:
 
 
 def snapshot_finding(
-    facts: SnapshotFacts, now_s: float, period_s: float, since_s: float
+    facts: SnapshotFacts, now_s: float, period_s: float, since_s: float, awake_s: float = 0.0
 ) -> Judgement:
-    """Whether snapshots of etcd are made in time. `since_s`: since when the first is awaited."""
+    """Whether snapshots of etcd are made in time.
+
+    `since_s`: since when the first is awaited; `awake_s`: since when there are members.
+    """
     kind = "EtcdSnapshot"
     kept = "The bucket of the topics holds what etcd held a minute ago, too."
     if facts.failure:
@@ -141,7 +147,7 @@ def snapshot_finding(
         if now_s - since_s <= late_s:
             return Judgement(kind, None, "NotYet", "the first snapshot is not due yet")
         return Judgement(kind, False, "NeverSucceeded", f"no snapshot was made. {kept}")
-    age_s = now_s - facts.last_success_s
+    age_s = now_s - max(facts.last_success_s, awake_s)
     if age_s > late_s:
         return Judgement(
             kind, False, "Stale", f"the last snapshot is older than two periods. {kept}"

@@ -16,7 +16,7 @@ from kafscale.operator.kinds.cluster import (
     ClusterObjectStatus,
     KafscaleCluster,
 )
-from kafscale.operator.kinds.etcd import EtcdStatus
+from kafscale.operator.kinds.etcd import EtcdSnapshots, EtcdStatus
 from kafscale.operator.parts import activator, brokers, etcd, jobs, network, scaling, services
 from kafscale.operator.parts.common import (
     IDLE,
@@ -88,7 +88,7 @@ def plan(
     source = resolve(cluster, defaults)
     wish = _wish(cluster, seen, source)
     roll = _roll(cluster, seen, defaults, source)
-    replicas = _replicas(cluster, seen, wish)
+    replicas = _replicas(cluster, seen, wish, source)
     findings = list(_findings(cluster, seen, wish, source, roll, now_ms))
     status = _status(cluster, seen, source, defaults, findings, now_ms)
     turned = changes(cluster.status.conditions, status.conditions)
@@ -122,10 +122,23 @@ def _answers(source: EtcdSource, seen: SeenCluster) -> bool:
     return health.etcd_finding(source, seen).status is not False
 
 
-def _replicas(cluster: KafscaleCluster, seen: SeenCluster, wish: _Wish) -> int | None:
+def _etcd_sleeps(seen: SeenCluster, wish: _Wish, source: EtcdSource) -> bool:
+    """Whether the managed etcd has nothing to do: no broker and no job is there, or asked for."""
+    is_asleep = wish.is_idle and not wish.is_stopped and wish.restore is None
+    at_work = any(job.status.active for job in seen.jobs.values())
+    return source.is_managed and is_asleep and not seen.pods and not at_work
+
+
+def _replicas(
+    cluster: KafscaleCluster, seen: SeenCluster, wish: _Wish, source: EtcdSource
+) -> int | None:
     if wish.without_brokers:
         return 0
     live = seen.brokers
+    is_away = live is not None and not live.spec.replicas
+    if source.is_managed and is_away and not _answers(source, seen):
+        # A broker that finds no etcd ends, and Kubernetes waits before it starts it again.
+        return 0
     if cluster.spec.brokers.autoscaling is not None and live is not None and live.spec.replicas:
         # One that was just made has one broker; the autoscaler takes over from `replicas`.
         return (
@@ -153,10 +166,13 @@ def _objects(
     """Give the objects in the order in which they are applied."""
     yield services.account(cluster)
     if source.is_managed:
-        yield from etcd.managed_etcd(cluster, defaults)
+        sleeps = _etcd_sleeps(seen, wish, source)
+        yield from etcd.managed_etcd(cluster, defaults, sleeps=sleeps)
         yield network.etcd_policy(cluster)
         if cluster.spec.etcd.snapshot is not None:
-            yield jobs.snapshots(cluster, cluster.spec.etcd.snapshot, source, defaults)
+            yield jobs.snapshots(
+                cluster, cluster.spec.etcd.snapshot, source, defaults, suspended=sleeps
+            )
             # Brokers refuse to run on an etcd that lost its rows: that is not worth a snapshot.
             if any(pod.is_ready for pod in seen.pods):
                 yield jobs.first_snapshot(cluster, cluster.spec.etcd.snapshot, source, defaults)
@@ -258,9 +274,10 @@ def _findings(
 ) -> Iterator[Judgement]:
     """Judge everything; `Ready` comes first and has the reason of the first that matters."""
     wanted = 0 if wish.without_brokers else _wanted_brokers(cluster, seen)
+    sleeps = _etcd_sleeps(seen, wish, source)
     parts = [
         health.config_finding(cluster, seen),
-        health.etcd_finding(source, seen),
+        health.etcd_finding(source, seen, sleeps=sleeps),
         health.brokers_finding(seen, wanted),
     ]
     if cluster.spec.brokers.external is not None:
@@ -276,9 +293,7 @@ def _findings(
     yield from parts
     yield Judgement("RolledOut", roll.is_done, roll.reason, roll.message)
     if source.is_managed and cluster.spec.etcd.snapshot is not None:
-        period_s = health.period_s(cluster.spec.etcd.snapshot.schedule)
-        since_s = _waiting_since_s(cluster, now_ms / 1000)
-        yield health.snapshot_finding(seen.snapshots, now_ms / 1000, period_s, since_s)
+        yield _snapshot_finding(cluster, cluster.spec.etcd.snapshot, seen, now_ms / 1000, sleeps)
         yield health.access_finding(seen.snapshots)
     for kind, is_so, words in (
         ("Paused", wish.is_paused, f"the annotation {PAUSED} is true: nothing is changed"),
@@ -287,6 +302,19 @@ def _findings(
         if is_so:
             yield Judgement(kind, True, kind, words)
     yield from restore_findings(cluster, wish.restore)
+
+
+def _snapshot_finding(
+    cluster: KafscaleCluster, wanted: EtcdSnapshots, seen: SeenCluster, now_s: float, sleeps: bool
+) -> Judgement:
+    if sleeps:
+        words = "etcd sleeps; snapshots are made when it is awake"
+        return Judgement("EtcdSnapshot", None, health.ASLEEP, words)
+    period_s = health.period_s(wanted.schedule)
+    begun = [seconds_of(pod.metadata.creation_timestamp) for pod in seen.etcd_pods]
+    awake_s = min(begun, default=0.0)
+    since_s = _waiting_since_s(cluster, now_s)
+    return health.snapshot_finding(seen.snapshots, now_s, period_s, since_s, awake_s)
 
 
 def _waiting_since_s(cluster: KafscaleCluster, now_s: float) -> float:

@@ -396,6 +396,65 @@ def test_an_idle_cluster_sends_clients_to_the_activator() -> None:
     assert selector["app"] == "kafscale-broker"
 
 
+SNAPSHOTS = {"snapshot": {"s3": {"bucket": "snapshots"}}}
+
+
+def test_the_managed_etcd_sleeps_when_the_last_broker_has_gone() -> None:
+    spec = {"replicas": 1, "idleAfter": "5m"}
+    idle = cluster(brokers=spec, etcd=SNAPSHOTS, annotations={"kafscale.io/idle": "now"})
+
+    def members(wanted: KafscaleCluster, **seen: Any) -> int:
+        planned = made(wanted, SeenCluster(brokers=stateful_set(replicas=1), **seen))
+        found: int = one(planned, "StatefulSet", "production-etcd")["spec"]["replicas"]
+        cron = one(planned, "CronJob", "production-etcd-snapshot")["spec"]
+        assert cron["suspend"] is (found == 0)  # a snapshot needs members
+        return found
+
+    assert members(idle, pods=(pod(0),)) == 3  # it hands over, and says goodbye in etcd
+    assert members(idle) == 0
+    at_work = msgspec.convert({"metadata": {"name": "j"}, "status": {"active": 1}}, KubeJob)
+    assert members(idle, jobs={"j": at_work}) == 3
+    asked = {**SNAPSHOTS, "restore": {"request": "monday"}}
+    marks = {"kafscale.io/idle": "now"}
+    assert members(cluster(brokers=spec, etcd=asked, annotations=marks)) == 3
+    assert members(cluster(brokers=spec, etcd=SNAPSHOTS)) == 3
+    by_hand = {"kafscale.io/stopped": "true"}
+    assert members(cluster(brokers=spec, etcd=SNAPSHOTS, annotations=by_hand)) == 3
+
+
+def test_a_sleeping_etcd_is_no_trouble() -> None:
+    spec = {"replicas": 1, "idleAfter": "5m"}
+    idle = cluster(brokers=spec, etcd=SNAPSHOTS, annotations={"kafscale.io/idle": "now"})
+    old = SnapshotFacts(last_success_s=NOW_MS / 1000 - 86400)
+    planned = made(idle, SeenCluster(brokers=stateful_set(replicas=0), snapshots=old))
+    assert condition(planned, "Ready") == ("False", "Idle")
+    assert condition(planned, "EtcdAvailable") == ("Unknown", "Asleep")
+    assert condition(planned, "EtcdSnapshot") == ("Unknown", "Asleep")
+    assert not [turn for turn in planned.changes if turn.is_bad and "Etcd" in turn.condition.type]
+
+
+def test_brokers_wake_after_their_etcd_and_snapshots_have_their_time_again() -> None:
+    awake = cluster(brokers={"replicas": 1, "idleAfter": "5m"}, etcd=SNAPSHOTS)
+    old = SnapshotFacts(last_success_s=NOW_MS / 1000 - 86400)
+    asleep = SeenCluster(brokers=stateful_set(replicas=0), snapshots=old)
+    assert made(awake, asleep).replicas == 0
+    just_made = "2023-11-14T22:13:00Z"
+    quorum = tuple(member(number, just_made) for number in (0, 1))
+    planned = made(awake, msgspec.structs.replace(asleep, etcd_pods=quorum))
+    assert planned.replicas == 1
+    assert condition(planned, "EtcdSnapshot") == ("True", "SnapshotHealthy")
+    long_ago = tuple(member(number, "2023-11-13T00:00:00Z") for number in (0, 1))
+    planned = made(awake, msgspec.structs.replace(asleep, etcd_pods=long_ago))
+    assert condition(planned, "EtcdSnapshot") == ("False", "Stale")
+
+
+def member(number: int, since: str) -> Pod:
+    found = pod(number, component="etcd")
+    return msgspec.structs.replace(
+        found, metadata=msgspec.structs.replace(found.metadata, creation_timestamp=since)
+    )
+
+
 def service(number: int, node_port: int) -> Service:
     port = {"name": "external", "port": 9094, "nodePort": node_port}
     name = f"production-external-{number}"
