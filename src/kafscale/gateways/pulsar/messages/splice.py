@@ -23,6 +23,7 @@ ORDERING_KEY: Final = 2
 PARTITION_KEY: Final = 4
 _NULL: Final = 1  # the length -1
 NO_HEADS: Final = bytearray()
+_SIZES: Final = [bytes((0, 0, 0, size)) for size in range(256)]
 
 
 def to_records(
@@ -247,41 +248,62 @@ def _to_message(
     end, attributes, delta_ms, key_at, key_size, value_at, value_size, at = _open(data, at, delta)
     time_ms = base_ms + delta_ms
     kinds = _kinds(attributes, time_ms, key_size, is_pulsars)
-    meta = bytearray()
     if end == UNUSUAL or kinds == UNUSUAL:
         return UNUSUAL
-    if not _put_properties(data, at, end, is_pulsars, meta, 0x0A):
-        return UNUSUAL
-    key = data[key_at : key_at + key_size] if key_size > 0 else b""
-    if kinds & PARTITION_KEY:
-        if not key.isascii():
+    heads = NO_HEADS
+    if data[at] or at + 1 != end:
+        heads = bytearray()
+        if not _put_properties(data, at, end, is_pulsars, heads, 0x0A):
             return UNUSUAL
-        meta.append(0x12)
-        put(meta, key_size)
-        meta += key
-    meta.append(0x18)
-    put(meta, value_size if value_size > 0 else 0)
-    if kinds & _EVENT_TIME:
-        meta.append(0x28)
-        put(meta, time_ms)
-    if kinds & ORDERING_KEY:
-        meta.append(0x3A)
-        put(meta, key_size)
-        meta += key
-    meta.append(0x40)
-    put(meta, sequence_id)
-    if value_size < 0:
-        meta.append(0x48)
-        meta.append(1)
-    size: i64 = len(meta)
-    out.append(size >> 24)
-    out.append(size >> 16 & 0xFF)
-    out.append(size >> 8 & 0xFF)
-    out.append(size & 0xFF)
-    out += meta
+    key = data[key_at : key_at + key_size] if key_size > 0 else b""
+    if kinds & PARTITION_KEY and not key.isascii():
+        return UNUSUAL
+    _put_single(out, heads, kinds, (key_size, value_size, time_ms, sequence_id), key)
     if value_size > 0:
         out += data[value_at : value_at + value_size]
     return end
+
+
+def _put_single(
+    out: bytearray, heads: bytearray, kinds: i64, numbers: tuple[i64, i64, i64, i64], key: bytes
+) -> None:
+    """Append the metadata of one message of a batch. `numbers`: sizes of key and value (-1: null),
+    time, sequence id.
+    """
+    key_size, value_size, time_ms, sequence_id = numbers
+    payload_size: i64 = value_size if value_size > 0 else 0
+    size: i64 = len(heads) + 2 + width(payload_size) + width(sequence_id)
+    if kinds & _EVENT_TIME:
+        size += 1 + width(time_ms)
+    if kinds & PARTITION_KEY:
+        size += 1 + width(key_size) + key_size
+    if kinds & ORDERING_KEY:
+        size += 1 + width(key_size) + key_size
+    if value_size < 0:
+        size += 2
+    if size < 256:
+        out += _SIZES[size]
+    else:
+        out += int(size).to_bytes(4, "big")
+    if len(heads):
+        out += heads
+    if kinds & PARTITION_KEY:
+        out.append(0x12)
+        put(out, key_size)
+        out += key
+    out.append(0x18)
+    put(out, payload_size)
+    if kinds & _EVENT_TIME:
+        out.append(0x28)
+        put(out, time_ms)
+    if kinds & ORDERING_KEY:
+        out.append(0x3A)
+        put(out, key_size)
+        out += key
+    out.append(0x40)
+    put(out, sequence_id)
+    if value_size < 0:
+        out += b"\x48\x01"
 
 
 def to_single(
