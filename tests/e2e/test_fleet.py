@@ -23,6 +23,7 @@ from tests.support.clients.kafka_python import KafkaError, KafkaProducer
 from tests.support.history import problems
 from tests.support.load import Load, read_all
 from tests.support.maven import Unavailable
+from tests.support.ports import free_port
 from tests.support.seaweed import SeaweedServer
 
 pytestmark = [
@@ -50,11 +51,14 @@ class FleetOfProcesses:
             "KAFSCALE_FLUSH_INTERVAL_MS": "20",
             **bucket.broker_environment(next(_namespaces)),
         }
+        self.pulsar_http_ports = [free_port() for _ in range(SIZE)]
         self.brokers = [
             KafscaleProcess(
-                folder / f"broker-{number}", {**shared, "KAFSCALE_BROKER_ID": str(number)}
+                folder / f"broker-{number}",
+                {**shared, "KAFSCALE_BROKER_ID": str(number)},
+                [f"pulsar.httpPort={port}"],
             )
-            for number in range(SIZE)
+            for number, port in enumerate(self.pulsar_http_ports)
         ]
 
     @property

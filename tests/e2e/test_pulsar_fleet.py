@@ -1,5 +1,6 @@
 """Pulsar's own clients on a fleet: brokers leave and die, and no acknowledgement is forgotten."""
 
+import subprocess
 import threading
 import time
 import uuid
@@ -12,7 +13,9 @@ import pytest
 
 from tests.e2e.conftest import AGAINST
 from tests.e2e.test_fleet import FleetOfProcesses, fleet
+from tests.support.clients.base import Record
 from tests.support.clients.confluent import Confluent
+from tests.support.java import SOURCES, compiled
 from tests.support.maven import Unavailable
 from tests.support.pulsar_drivers import JAVA_VERSIONS, ProgramDriver, go_driver, java_driver
 
@@ -242,3 +245,46 @@ def test_nothing_receipted_is_lost_and_nothing_acknowledged_comes_again(
     broken = {name: one.end() for name, one in clients.items()}
     assert min(kept.values()) > 600
     assert broken == {name: [] for name in clients}
+
+
+# Apache Pulsar answers the same, but "done" to the second "unsubscribe" that finds nothing.
+ADMINISTRATION = """\
+partitions true
+subscribe done
+subscribe again ConflictException 409
+backlog 12
+skip all done
+backlog 0
+reset done
+backlog 12
+skip one NotAllowedException 405
+reset to id NotAllowedException 405
+unload done
+subscriptions [s]
+unsubscribe done
+unsubscribe again NotFoundException 404
+delete done
+"""
+
+
+@pytest.mark.timeout(300)
+def test_the_official_admin_client_asks_any_broker_about_all_partitions(
+    fleet: FleetOfProcesses,
+) -> None:
+    client = f"org.apache.pulsar:pulsar-client-admin:{JAVA_VERSIONS[0]}"
+    try:
+        command = compiled(SOURCES / "PulsarFleetAdminDriver.java", client)
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    topic = spread_topic(fleet, "admin")
+    rows = [Record(number % PARTITIONS, None, b"v") for number in range(12)]
+    Confluent(fleet.bootstrap).produce(topic, rows)
+    urls = [f"http://127.0.0.1:{port}" for port in fleet.pulsar_http_ports]
+    run = subprocess.run(
+        [*command, f"persistent://public/default/{topic}", str(PARTITIONS), *urls],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert run.stdout == ADMINISTRATION, run.stderr[-2000:]
