@@ -1,6 +1,7 @@
 """The page itself: its own checks, its size, and that it asks no other host for anything."""
 
 import gzip
+import json
 import re
 import subprocess
 import sys
@@ -26,6 +27,18 @@ def test_style_types_and_units_of_the_page_hold() -> None:
     except Unavailable as problem:
         pytest.skip(f"the page cannot be checked here: {problem}")
     assert "passed" in ui.npm(folder, "run", "check")
+
+
+def test_the_lock_is_whole_for_every_platform_and_names_no_address() -> None:
+    lock = json.loads((ui.UI / "package-lock.json").read_text("utf-8"))
+    packages = lock["packages"]
+    assert len(packages) > 50
+    for name, package in packages.items():
+        assert "resolved" not in package, name
+        assert name == "" or "integrity" in package, name
+        for wanted in package.get("optionalDependencies", {}):
+            places = (f"node_modules/{wanted}", f"{name}/node_modules/{wanted}")
+            assert any(place in packages for place in places), f"{name} may need {wanted}"
 
 
 def test_the_login_is_small(static: Path) -> None:
