@@ -78,8 +78,9 @@ def run(args: argparse.Namespace) -> int:
 def _give_memory_back() -> None:
     """Let the C library return what a look or a search needed for a moment; elsewhere: nothing."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    for setting, value in _MALLOC.items() if mallopt is not None else ():
-        mallopt(setting, value)
+    if mallopt is not None:
+        for setting, value in _MALLOC.items():
+            mallopt(setting, value)
 
 
 def _configure_log(config: Config) -> None:

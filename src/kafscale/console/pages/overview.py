@@ -1,6 +1,6 @@
 """The first page: how everything is, and what is worth a look."""
 
-from typing import Final, cast
+from typing import Final
 
 from kafscale.console import advice, figures
 from kafscale.console.answers.refusals import ApiRefusal
@@ -10,7 +10,6 @@ from kafscale.console.answers.shapes import (
     Finding,
     GroupSummary,
     OverviewPage,
-    StoreStateName,
     TopicCostRow,
     Unknown,
 )
@@ -57,7 +56,7 @@ async def get_overview(call: ApiCall) -> OverviewPage:
     late = [row for row in groups or () if row.lag]
     return OverviewPage(
         as_of_ms=watcher.as_of_ms,
-        store=cast(StoreStateName | None, state),
+        store=state,
         store_strip=state_strip(services),
         put_p99_ms=quantile_ms(watcher.rates, "put", 0.99),
         brokers=len(brokers),

@@ -1,6 +1,6 @@
 """The object store as brokers feel it, and what this console asks of it."""
 
-from typing import Final, cast
+from typing import Final
 
 from kafscale.admin.cost.spending import MONTH_DAYS, TopicUse, daily_cost
 from kafscale.console.answers.shapes import StatePoint, StoreStateName
@@ -26,7 +26,7 @@ async def get_store(call: ApiCall) -> StorePage:
         as_of_ms=watcher.as_of_ms,
         place=services.bucket.place if services.bucket else None,
         namespace=services.bucket.namespace if services.bucket else None,
-        state=cast(StoreStateName | None, worst_state(watcher)),
+        state=worst_state(watcher),
         strip=state_strip(services),
         operations=[_operation(services, name) for name in OPERATIONS],
         checkpoint_age_s=min(ages, default=None),
