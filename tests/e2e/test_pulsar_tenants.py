@@ -14,6 +14,8 @@ from kafscale.spark.views import read_views
 from tests.e2e.conftest import watched
 from tests.e2e.test_cli import kafscale, said
 from tests.support.broker import KafscaleProcess
+from tests.support.clients.apache_tools import GROUPS, ApacheTools
+from tests.support.maven import Unavailable
 from tests.support.pulsar_client import connect, read_by_kafka
 
 pytestmark = pytest.mark.slow
@@ -52,6 +54,19 @@ def test_commands_show_it(broker: KafscaleProcess) -> None:
     (row,) = json.loads(group)["partitions"]
     assert (row["topic"], row["lag"]) == (SHORT, 1)
     assert SHORT.encode() in kafscale(broker, "cost").stdout
+
+
+def test_kafkas_own_tool_shows_what_is_not_acknowledged(broker: KafscaleProcess) -> None:
+    try:
+        tools = ApacheTools(broker.bootstrap)
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    shown = tools.run(GROUPS, "--describe", "--group", "pulsar:s")
+    heads, row = (
+        line.split() for line in shown.splitlines() if line.strip() and "no active" not in line
+    )
+    found = dict(zip(heads, row, strict=False))
+    assert (found["TOPIC"], found["CURRENT-OFFSET"], found["LAG"]) == (SHORT, "1", "1")
 
 
 def test_the_pipeline_reads_it(broker: KafscaleProcess) -> None:
