@@ -13,8 +13,7 @@ import pytest
 import yaml
 
 from kafscale.operator.kube.errors import KubeError
-from kafscale.operator.kube.resources import RESOURCES
-from tests.kubernetes.test_chain import CONSUME, PRODUCE, UNDER_LOAD
+from tests.kubernetes.test_chain import CONSUME, PRODUCE, RECORDS, UNDER_LOAD
 from tests.support.kube_programs import FOLDER
 from tests.support.kubernetes.cluster import IMAGE, PATIENCE_S
 from tests.support.kubernetes.metrics_api import MetricsApi
@@ -98,6 +97,7 @@ async def test_brokers_wait_for_a_store_that_is_away(
     sent, longest = (await load)[0].split()
     print(f"{sent} records around an outage of the store, longest wait {longest} s")
     assert await kubernetes.python(CONSUME, kubernetes.bootstrap, "orders", sent) == [sent]
+    assert await kubernetes.python(RECORDS, kubernetes.bootstrap, "orders") == [sent]
     assert kubernetes.kubelet.restarts == {}
 
 
@@ -138,6 +138,7 @@ async def test_an_autoscaler_adds_and_takes_away_brokers_under_load(
         sent, longest = (await load)[0].split()
         print(f"{sent} records while brokers came and went, longest wait {longest} s")
         assert await kubernetes.python(CONSUME, kubernetes.bootstrap, "orders", sent) == [sent]
+        assert await kubernetes.python(RECORDS, kubernetes.bootstrap, "orders") == [sent]
 
 
 async def test_a_restore_that_cannot_be_done_is_told_and_brokers_come_back_without_it(
@@ -213,6 +214,26 @@ async def test_clients_outside_come_by_load_balancers_once_the_cloud_has_given_a
     assert all(".c-brokers." in one for one in inside[0].split(","))
     await kubernetes.python(PRODUCE, outside, "orders", "20")
     assert await kubernetes.python(CONSUME, outside, "orders", "20") == ["20"]
+
+
+async def test_clients_outside_come_by_the_ports_of_nodes(kubernetes: RealKubernetes) -> None:
+    await kubernetes.start_operator()
+    outside = {"type": "NodePort", "hostTemplate": "b{ordinal}.example.org"}
+    kubernetes.apply_cluster(replicas=2, external=outside)
+    for ordinal in (0, 1):
+        kubernetes.names.put(f"b{ordinal}.example.org", kubernetes.kubelet.node_address)
+    kubernetes.apply_topic("orders")
+    await kubernetes.until("topic", lambda: kubernetes.is_so("KafscaleTopic", "orders"))
+    await kubernetes.until("ready", lambda: kubernetes.is_so("KafscaleCluster", "c"))
+    ports = [
+        kubernetes.one("Service", f"c-external-{ordinal}")["spec"]["ports"][0]["nodePort"]
+        for ordinal in (0, 1)
+    ]
+    told = f"b0.example.org:{ports[0]},b1.example.org:{ports[1]}"
+    assert kubernetes.one("KafscaleCluster", "c")["status"]["externalBootstrap"] == told
+    assert await kubernetes.python(BROKERS_TOLD, told) == [told]
+    await kubernetes.python(PRODUCE, told, "orders", "20")
+    assert await kubernetes.python(CONSUME, told, "orders", "20") == ["20"]
 
 
 # -- the chart -------------------------------------------------------------------------------
@@ -310,15 +331,3 @@ async def test_the_server_takes_everything_that_the_chart_can_have(
             kubernetes.api.try_out(one)
     with pytest.raises(AssertionError, match="replica"):
         _helm(kubernetes, *words, "--set", "operator.replica=2")
-
-
-async def test_brokers_are_scaled_as_every_other_set_is(kubernetes: RealKubernetes) -> None:
-    await kubernetes.start_operator()
-    kubernetes.apply_cluster()
-    await kubernetes.until("ready", lambda: kubernetes.is_so("KafscaleCluster", "c"))
-    path = RESOURCES["KafscaleCluster"].path(kubernetes.namespace, "c", "scale")
-    scale = kubernetes.api.ask("GET", path)
-    assert scale["status"]["replicas"] == 1
-    scale["spec"]["replicas"] = 2
-    kubernetes.api.ask("PUT", path, scale)
-    await kubernetes.until("two", lambda: kubernetes.ready() == 2)

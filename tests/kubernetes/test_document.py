@@ -1,7 +1,8 @@
 """The ten commands of docs/operating/kubernetes.md lead to a cluster that keeps and gives records.
 
-kubectl is played by the tests' own client of the API server; `kafscale` is the program itself. The
-chart is installed by the real helm next door (test_control_plane.py).
+`kafscale` is the program itself. On the real control plane `kubectl` is the program itself, too; on
+the fakes the tests' own client plays it. The chart is installed by the real helm next door
+(test_control_plane.py).
 """
 
 import asyncio
@@ -13,18 +14,24 @@ import yaml
 
 from tests.support.kubernetes.cluster import PATIENCE_S, TestKubernetes
 from tests.support.kubernetes.document import ROOT, commands, kubectl, option
+from tests.support.kubernetes.real_cluster import KUBECTL, RealKubernetes
 from tests.support.seaweed import ACCESS_KEY, SECRET_KEY
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.real_time, pytest.mark.timeout(1200)]
 
+KEYS = {"accessKey": ACCESS_KEY, "secretKey": SECRET_KEY}
 KINDS = {"kfs": "KafscaleCluster", "kt": "KafscaleTopic", "kfu": "KafscaleUser"}
 
 
 async def test_ten_commands_lead_from_nothing_to_records(kubernetes: TestKubernetes) -> None:
+    if isinstance(kubernetes, RealKubernetes) and not KUBECTL.exists():
+        pytest.skip("kubectl is not built: run `make kube` once")
     await kubernetes.start_operator()  # as `helm install` does
     done = []
     for words in commands()[:10]:
-        if words[0] == "kubectl":
+        if words[0] == "kubectl" and isinstance(kubernetes, RealKubernetes):
+            done.append(await _real_kubectl(kubernetes, words))
+        elif words[0] == "kubectl":
             done.append(await _kubectl(kubernetes, words))
         elif words[0] == "kafscale":
             done.append(await _kafscale(kubernetes, words, b"first\n"))
@@ -32,12 +39,28 @@ async def test_ten_commands_lead_from_nothing_to_records(kubernetes: TestKuberne
     assert {"secret", "apply", "wait"} <= set(done)
 
 
+async def _real_kubectl(kubernetes: RealKubernetes, words: list[str]) -> str:
+    """Run a command as it stands, for the namespace, the keys and the bucket of this test."""
+    verb, rest = kubectl(words)
+    if verb == "run":
+        return verb  # a shell in a pod: no pod here has a terminal
+    if verb == "apply":
+        sample = kubernetes.folder / "sample.yaml"
+        sample.write_text(yaml.safe_dump(_placed(kubernetes, option(rest, "-f"))))
+        rest = ["-f", str(sample)]
+    asked = [word.replace("=...", f"={KEYS.get(_literal(word), '')}") for word in rest]
+    await kubernetes.kubectl(verb, *asked)
+    return "secret" if rest[0] == "secret" else verb
+
+
+def _literal(word: str) -> str:
+    return word.removeprefix("--from-literal=").partition("=")[0]
+
+
 async def _kubectl(kubernetes: TestKubernetes, words: list[str]) -> str:
     verb, rest = kubectl(words)
     if verb == "create" and rest[:2] == ["secret", "generic"]:
-        names = [word.removeprefix("--from-literal=").partition("=")[0] for word in rest[3:]]
-        known = {"accessKey": ACCESS_KEY, "secretKey": SECRET_KEY}
-        kubernetes.apply_secret(rest[2], **{name: known[name] for name in names})
+        kubernetes.apply_secret(rest[2], **{name: KEYS[name] for name in map(_literal, rest[3:])})
         return "secret"
     if verb == "apply":
         kubernetes.api.create(_placed(kubernetes, option(rest, "-f")))

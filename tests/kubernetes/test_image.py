@@ -81,7 +81,7 @@ def broker(tmp_path: Path, ports: tuple[int, int]) -> Iterator[Container]:
 def test_a_broker_serves_as_a_user_without_rights_on_a_root_that_it_cannot_write(
     broker: Container, ports: tuple[int, int]
 ) -> None:
-    until_ready(ports[1], broker)
+    until_answered(f"http://127.0.0.1:{ports[1]}/ready", broker)
     settings = {"bootstrap.servers": f"127.0.0.1:{ports[0]}"}
     producer = Producer(settings)
     producer.produce("orders", b"hello")
@@ -98,6 +98,24 @@ def test_a_broker_serves_as_a_user_without_rights_on_a_root_that_it_cannot_write
     assert broker.stop() == 0, broker.log.read_text()[-2000:]
 
 
+def test_the_console_runs_on_a_root_that_it_cannot_write(
+    tmp_path: Path, ports: tuple[int, int]
+) -> None:
+    args = [
+        "console",
+        "--host=127.0.0.1",
+        f"--port={ports[0]}",
+        f"--bootstrap=127.0.0.1:{ports[1]}",
+    ]
+    login = {"KAFSCALE_UI_USERNAME": "admin", "KAFSCALE_UI_PASSWORD": "not-a-secret"}
+    console = Container(tmp_path, args, login)
+    try:
+        until_answered(f"http://127.0.0.1:{ports[0]}/health", console)
+        assert console.stop() == 0, console.log.read_text()[-2000:]
+    finally:
+        console.close()
+
+
 def test_the_image_has_the_operator_and_lists_its_packages(
     tmp_path: Path, ports: tuple[int, int]
 ) -> None:
@@ -112,13 +130,13 @@ def test_the_image_has_the_operator_and_lists_its_packages(
     assert {"kafscale", "aiohttp", "grpcio"} <= names
 
 
-def until_ready(port: int, broker: Container) -> None:
+def until_answered(url: str, container: Container) -> None:
     end = time.monotonic() + PATIENCE_S
     while True:
         try:
-            urllib.request.urlopen(f"http://127.0.0.1:{port}/ready", timeout=5).close()
+            urllib.request.urlopen(url, timeout=5).close()
         except OSError:
-            assert time.monotonic() < end, broker.log.read_text()[-2000:]
+            assert time.monotonic() < end, container.log.read_text()[-2000:]
             time.sleep(0.2)
         else:
             return

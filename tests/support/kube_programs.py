@@ -1,7 +1,7 @@
-"""The control plane of a real Kubernetes, and helm, built once from the Go proxy.
+"""The control plane of a real Kubernetes, helm and kubectl, built once from the Go proxy.
 
-`make kube` builds them into .cache (800 seconds of one core); tests that need them are skipped with
-that hint where they are not there. kubectl is built by its name alone: no test needs it.
+`make kube` builds them into .cache (850 seconds of one core); tests that need them are skipped with
+that hint where they are not there.
 """
 
 import os
@@ -138,7 +138,7 @@ def _go(folder: Path, *arguments: str) -> str:
 def main() -> None:
     """Build what the command line names, else all that tests need; then drop Go's caches."""
     try:
-        build(sys.argv[1:] or [*CONTROL_PLANE, "etcd", "helm"])
+        build(sys.argv[1:] or [*CONTROL_PLANE, "etcd", "helm", "kubectl"])
     except Unavailable as problem:
         sys.exit(str(problem))
     if not sys.argv[1:]:

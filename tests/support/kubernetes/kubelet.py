@@ -9,6 +9,7 @@ Names of pods and Services are in a hosts file that programs see in the place of
 import asyncio
 import base64
 import contextlib
+import itertools
 import os
 import re
 import shutil
@@ -119,8 +120,13 @@ class Kubelet:
         self._count = 1
         self.processes: dict[str, asyncio.subprocess.Process] = {}  # by the name of the pod
         self.restarts: dict[str, int] = {}
-        self._relays: dict[str, asyncio.Server] = {}
+        self._relays: dict[str, list[asyncio.Server]] = {}
         self._passing: set[asyncio.StreamWriter] = set()  # both ends of what relays pass on
+
+    @property
+    def node_address(self) -> str:
+        """Where ports of nodes are: one address stands for every node."""
+        return f"{self._network}.4.1"
 
     async def run(self) -> None:
         try:
@@ -136,7 +142,7 @@ class Kubelet:
             for task in self._pods.values():
                 task.cancel()
             await asyncio.gather(*self._pods.values(), return_exceptions=True)
-            for server in self._relays.values():
+            for server in itertools.chain.from_iterable(self._relays.values()):
                 server.close()
             for writer in self._passing:
                 writer.transport.abort()
@@ -181,7 +187,14 @@ class Kubelet:
                 writer.transport.abort()
             self._passing.discard(writer)
 
-        self._relays[f"{namespace}/{name}"] = await asyncio.start_server(relay, address, port)
+        places = [(address, port)]
+        if node_port := service["spec"]["ports"][0].get("nodePort"):
+            places.append((self.node_address, node_port))
+        for at in places:
+            # Known before it listens: a kubelet that ends in between closes it.
+            server = await asyncio.start_server(relay, *at, start_serving=False)
+            self._relays.setdefault(f"{namespace}/{name}", []).append(server)
+            await server.start_serving()
 
     # -- pods --------------------------------------------------------------------------------
 

@@ -20,7 +20,8 @@ from kafscale.operator.kube.errors import KubeError
 from kafscale.operator.kube.resources import RESOURCES
 from kafscale.system import SystemClock
 from tests.support import etcd
-from tests.support.kubernetes.cluster import TestKubernetes
+from tests.support.kube_programs import FOLDER
+from tests.support.kubernetes.cluster import PATIENCE_S, TestKubernetes
 from tests.support.kubernetes.control_plane import ADDRESS, PORT, ControlPlane
 from tests.support.kubernetes.fake_api import Object
 from tests.support.kubernetes.network import PODS
@@ -28,6 +29,9 @@ from tests.support.kubernetes.real_objects import RealObjects
 from tests.support.seaweed import SeaweedServer
 
 HOME = "kafscale"  # the namespace of operators
+# The API server refuses every pod that asks for more than it needs.
+STRICT = {"pod-security.kubernetes.io/enforce": "restricted"}
+KUBECTL = FOLDER / "kubectl"
 _numbers = itertools.count(1)
 
 
@@ -53,7 +57,9 @@ class RealKubernetes(TestKubernetes):
         await kube.__aenter__()
         await _install(kube)
         await self.api.open()
-        self.api.create({"kind": "Namespace", "metadata": {"name": self.namespace}})
+        self.api.create(
+            {"kind": "Namespace", "metadata": {"name": self.namespace, "labels": STRICT}}
+        )
         for number, node in enumerate(self.nodes):
             self.api.create(_node(node, number))
         self._tasks.append(asyncio.create_task(self._keep_alive()))
@@ -107,6 +113,23 @@ class RealKubernetes(TestKubernetes):
     def give_account(self, name: str) -> None:
         """Put the token of an account where pods look for it."""
         (self.names.account / "token").write_text(self.token(name))
+
+    async def kubectl(self, *words: str) -> str:
+        """What kubectl prints, asked about the namespace of this test."""
+        process = await asyncio.create_subprocess_exec(
+            *(str(KUBECTL), f"--kubeconfig={self.plane.config}"),
+            *(f"--namespace={self.namespace}", f"--cache-dir={self.folder / 'kubectl'}", *words),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        try:
+            async with asyncio.timeout(3 * PATIENCE_S):
+                out, err = await process.communicate()
+        finally:
+            if process.returncode is None:
+                process.kill()
+        assert process.returncode == 0, f"kubectl {words}: {err.decode()}\n{self.story()}"
+        return out.decode()
 
     # -- what a cloud gives ------------------------------------------------------------------
 
@@ -177,6 +200,8 @@ async def _install(kube: Kube) -> None:
     for _ in range(120):
         try:
             for manifest in manifests(HOME, "kafscale:test"):
+                if manifest["kind"] == "Namespace":
+                    manifest["metadata"]["labels"] = STRICT
                 if manifest["kind"] != "Deployment":
                     await kube.apply(manifest, "kubectl")
             for kind in ("KafscaleCluster", "KafscaleTopic", "KafscaleUser"):

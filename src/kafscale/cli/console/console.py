@@ -58,7 +58,8 @@ def run(args: argparse.Namespace) -> int:
     dice = SystemDice()
     credentials = take_credentials(os.environ, dice)  # before anything can start a child
     given = msgspec.json.decode(os.environ.pop(GIVEN, "{}"), type=dict[str, str])
-    flags: dict[str, object] = {**given, **set_by(args)}
+    # It opens no listener of brokers: what the image says of theirs is not its matter.
+    flags: dict[str, object] = {"broker.host": "127.0.0.1", **given, **set_by(args)}
     if args.host is not None:
         flags["console.host"] = args.host
     if args.port is not None:
