@@ -70,8 +70,11 @@ def sender_of(frame: bytes) -> tuple[i64, i64]:
         if frame[at] != 0x10:
             return UNUSUAL, 0
         sequence_id: i64 = frame[at + 1]
+        at += 2
         if sequence_id > 0x7F:
-            sequence_id, at = longer(frame, at + 2, sequence_id)
+            sequence_id, at = longer(frame, at, sequence_id)
+        if at < len(frame) - 1 and frame[at] == 0x18 and frame[at + 1] != 1:  # a batch
+            return UNUSUAL, 0
     except IndexError:
         return UNUSUAL, 0
     return producer_id, sequence_id

@@ -16,6 +16,7 @@ from kafscale.records.compression import Codec
 
 MOST_IN_RUN: Final = 1000  # messages
 MOST_RUN_BYTES: Final = 256 * 1024
+_LARGEST_FRAME: Final = 64 * 1024
 _LOOKED_AT: Final = 32  # frames at once: the rest of them may be no part of the run
 
 
@@ -47,6 +48,8 @@ class PlainRun:
         """
         before = len(self.frames)
         while room := min(_LOOKED_AT, MOST_IN_RUN - len(self.frames)):
+            if max(map(len, islice(frames, room)), default=0) > _LARGEST_FRAME:
+                room = int(len(frames[0]) <= _LARGEST_FRAME)  # no large one is copied in vain
             some = list(map(bytes, islice(frames, room)))
             count = len(self.frames)
             run = (count, self.first_sequence + count, self._base_ms, self._latest_ms)
@@ -55,7 +58,7 @@ class PlainRun:
             )
             self.held_bytes += sum(map(len, some[:taken])) + taken * extra_bytes
             self.frames += [frames.popleft() for _ in range(taken)]
-            if taken < _LOOKED_AT:
+            if not taken or taken < room:
                 break
         return len(self.frames) > before
 

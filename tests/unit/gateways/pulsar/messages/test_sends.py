@@ -185,7 +185,18 @@ def test_a_run_ends_when_it_is_full() -> None:
     assert (header.codec, header.record_count) == (Codec.ZSTD, MOST_IN_RUN)
 
 
+def test_messages_before_a_large_one_are_taken() -> None:
+    small = [frame_of(at, (USUAL, b"v")) for at in range(3)]
+    large = frame_of(3, (USUAL, bytes(100_000)))
+    frames, run = deque(map(memoryview, (*small, large, frame_of(4, (USUAL, b"v"))))), PlainRun(0)
+    assert run.take(frames, 1, LIMIT, 0)
+    assert (len(run.frames), len(frames)) == (3, 2)
+    assert not run.take(frames, 1, LIMIT, 0)
+    assert bytes(run.batch(None)) == slowly(small)
+
+
 def test_the_sender_of_anything_else_is_unknown() -> None:
-    for frame in (b"", b"\0\0\0\5\x08\x07\x3a\x02\x08", b"\0" * 20):
+    batch = frame_of(1, (USUAL | {"num_messages_in_batch": 300}, b"v"), num_messages=300)
+    for frame in (b"", b"\0\0\0\5\x08\x07\x3a\x02\x08", b"\0" * 20, batch[:40]):
         assert sends.sender_of(frame)[0] == UNUSUAL
     assert sends.sender_of(frame_of(70_000, (USUAL, b""), 1 << 40)) == (1 << 40, 70_000)
