@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.e2e.conftest import AGAINST
 from tests.support import fluvio_clients, pulsar_client
+from tests.support.cargo import BUILD_AND_TEST_S
 from tests.support.fluvio_clients import (
     CRATE,
     NEWEST,
@@ -32,6 +33,7 @@ from tests.support.maven import Unavailable
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.timeout(BUILD_AND_TEST_S),
     pytest.mark.skipif(AGAINST == "apache", reason="Apache Kafka does not speak Fluvio"),
 ]
 

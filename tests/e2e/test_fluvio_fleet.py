@@ -18,6 +18,7 @@ from tests.e2e.conftest import AGAINST, watched
 from tests.faults.checker import check
 from tests.faults.history import OK, Found, History, Poll, Send
 from tests.support import etcd
+from tests.support.cargo import BUILD_AND_TEST_S
 from tests.support.clients.confluent import Confluent
 from tests.support.fluvio_clients import FluvioBroker, FluvioClient, python_client, rust_client
 from tests.support.maven import Unavailable
@@ -25,6 +26,7 @@ from tests.support.seaweed import SeaweedServer
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.timeout(BUILD_AND_TEST_S),
     pytest.mark.skipif(AGAINST == "apache", reason="Apache Kafka does not speak Fluvio"),
 ]
 PARTITIONS = 4

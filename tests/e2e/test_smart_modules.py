@@ -1,7 +1,4 @@
-"""SmartModules that Rust has built from Fluvio's own crate, sent by Fluvio's client of PyPI.
-
-`make smart-modules` builds them; without it these tests are skipped.
-"""
+"""SmartModules that Rust has built from Fluvio's own crate, sent by Fluvio's client of PyPI."""
 
 from collections.abc import Iterator
 
@@ -9,12 +6,14 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.e2e.conftest import AGAINST
+from tests.support.cargo import BUILD_AND_TEST_S
 from tests.support.fluvio_clients import FluvioBroker, FluvioClient, python_client
 from tests.support.maven import Unavailable
 from tests.support.smart_modules import smart_module
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.timeout(BUILD_AND_TEST_S),
     pytest.mark.skipif(AGAINST == "apache", reason="Apache Kafka does not speak Fluvio"),
 ]
 WORDS = ("apple", "berry", "date", "plum", "pear")

@@ -5,31 +5,33 @@ import hashlib
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from tests.support.maven import CACHE, Unavailable
 
+# A build takes less than two minutes of CPU. Tests with one need as much more time of their own.
 _BUILD_WITHIN_S: Final = 600.0
-
-
+BUILD_AND_TEST_S: Final = _BUILD_WITHIN_S + 300.0
+# Rust's openssl takes the library of the machine, which takes minutes to build.
 _ENVIRONMENT: Final = {"OPENSSL_NO_VENDOR": "1"}
+_refusals: dict[Path, str] = {}  # each process tries once
 
 
 def rust_program(sources: Path, name: str) -> str:
-    """The program of a package, if it was built from these files. Raises Unavailable.
-
-    Hundreds of crates take minutes, so that no test builds them.
-    """
-    if not _mark(sources).exists():
-        raise Unavailable(f"{name} is not built: make rust-client")
-    return str(_folder(sources) / "target/debug" / name)
+    """The program of a package, built at the first call. Raises Unavailable."""
+    return str(built(sources, environment=_ENVIRONMENT) / "debug" / name)
 
 
-def build_rust_program(sources: Path) -> None:
-    """Build a package for the tests to use. Raises Unavailable."""
-    built(sources, environment=_ENVIRONMENT)
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Alone among all processes of the tests."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _folder(sources: Path) -> Path:
@@ -41,6 +43,11 @@ def _mark(sources: Path, *options: str) -> Path:
     files = sorted(path for path in sources.rglob("*") if path.is_file())
     contents = b"".join(path.read_bytes() for path in files) + " ".join(options).encode()
     return _folder(sources) / f"{hashlib.sha256(contents).hexdigest()[:12]}.txt"
+
+
+def is_built(sources: Path, *options: str) -> bool:
+    """Whether a package was built from these files with these options."""
+    return _mark(sources, *options).exists()
 
 
 def built(
@@ -56,13 +63,17 @@ def built(
         raise Unavailable(f"{cargo} is not installed")
     folder, done = _folder(sources), _mark(sources, *options)
     target = folder / "target"
-    target.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(folder):
+        if done in _refusals:
+            raise Unavailable(_refusals[done])
         if not done.exists():
             shutil.copytree(sources, folder / "package", dirs_exist_ok=True)
             command = [program, "build", "--quiet", "--target-dir", str(target), *options]
-            _build(command, folder / "package", {**os.environ, **(environment or {})})
+            try:
+                _build(command, folder / "package", {**os.environ, **(environment or {})})
+            except Unavailable as reason:
+                _refusals[done] = str(reason)
+                raise
             done.write_text("built\n")
     return target
 

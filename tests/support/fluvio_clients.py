@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from tests.support.broker import KafscaleProcess
-from tests.support.cargo import build_rust_program, rust_program
-from tests.support.maven import ROOT
+from tests.support.cargo import rust_program
+from tests.support.maven import ROOT, Unavailable
 from tests.support.npm import node_program
 from tests.support.ports import free_port
 from tests.support.venv import folder_with
@@ -83,7 +83,7 @@ def npm_client() -> FluvioClient:
 
 
 def rust_client() -> FluvioClient:
-    """The crate. Raises Unavailable."""
+    """The crate, in a program that is built at the first call. Raises Unavailable."""
     return FluvioClient([rust_program(RUST_SOURCES, "fluvio-driver")])
 
 
@@ -128,4 +128,7 @@ TRIED: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 if __name__ == "__main__":  # make rust-client
-    build_rust_program(RUST_SOURCES)
+    try:
+        print(*rust_client().command)
+    except Unavailable as unavailable:
+        sys.exit(str(unavailable))

@@ -99,9 +99,9 @@ def create(topic):
 def try_to_produce(topic):
     """Write one record; what is refused is told."""
     try:
-        client = Fluvio.connect_with_config(CONFIG)
-        output = client.topic_producer(topic).send(b"k", b"v")
-        show(offset=output.wait().offset())
+        # A producer that its program has let go of does not send what it has gathered.
+        producer = Fluvio.connect_with_config(CONFIG).topic_producer(topic)
+        show(offset=producer.send(b"k", b"v").wait().offset())
     except Exception as problem:
         show(error=str(problem))
 
