@@ -247,7 +247,7 @@ def test_nothing_receipted_is_lost_and_nothing_acknowledged_comes_again(
     assert broken == {name: [] for name in clients}
 
 
-# Apache Pulsar answers the same, but "done" to the second "unsubscribe" that finds nothing.
+# Apache Pulsar 4.0.0 answered the same, line by line.
 ADMINISTRATION = """\
 partitions true
 subscribe done
