@@ -1,9 +1,9 @@
 """What clients do at a secured broker, one function or program per client library.
 
 A deed is a round trip (a record is written to a topic and one is read), joining a group that reads,
-or a question or change of access control lists, which concerns the cluster. All clients are given
-settings in librdkafka's words, and all answer with the text of their own error, "" if there is
-none.
+staying (records are written for five seconds over one producer), or a question or change of access
+control lists, which concerns the cluster. All clients are given settings in librdkafka's words, and
+all answer with the text of their own error, "" if there is none.
 Next door: the broker and the settings (secured.py), the programs (java/Secured.java,
 go/secured.go, js/secured.js).
 """
@@ -11,6 +11,7 @@ go/secured.go, js/secured.js).
 import asyncio
 import json
 import subprocess
+import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -45,7 +46,9 @@ JAVA_VERSION = "4.3.1"
 _WITHIN_S = 30.0
 _PATIENCE_MS = 15000  # of clients that are refused, and try again
 
-Deed = Literal["round-trip", "join", "acls"]
+_RECORDS, _PAUSE_S = 20, 0.25  # of a client that stays
+
+Deed = Literal["round-trip", "join", "stay", "acls"]
 # Address, deed, topic or group, settings: the error, "" if there is none.
 SecuredClient = Callable[[str, Deed, str, Settings], str]
 
@@ -64,6 +67,8 @@ def by_confluent(bootstrap: str, deed: Deed, name: str, settings: Settings) -> s
                 return _confluent_round_trip(given, name)
             case "join":
                 return _confluent_join(given, name)
+            case "stay":
+                return _confluent_stay(given, name)
             case "acls":
                 admin = AdminClient(given)
                 for made in admin.create_acls([_ONE_ACL]).values():
@@ -104,6 +109,21 @@ def _confluent_round_trip(given: dict[str, Any], topic: str) -> str:
         consumer.close()
 
 
+def _confluent_stay(given: dict[str, Any], topic: str) -> str:
+    problems: list[str] = []
+    producer = Producer(given | {"message.timeout.ms": _PATIENCE_MS})
+    for _ in range(_RECORDS):
+        producer.produce(
+            topic,
+            b"stay",
+            partition=0,
+            on_delivery=lambda bad, _: problems.append(bad.str()) if bad else None,
+        )
+        producer.flush(_WITHIN_S)
+        time.sleep(_PAUSE_S)
+    return "; ".join(problems)
+
+
 def _confluent_join(given: dict[str, Any], group: str) -> str:
     consumer = Consumer(given | {"group.id": group, "auto.offset.reset": "earliest"})
     try:
@@ -141,6 +161,8 @@ def by_kafka_python(bootstrap: str, deed: Deed, name: str, settings: Settings) -
         match deed:
             case "round-trip":
                 return _kafka_python_round_trip(given, name)
+            case "stay":
+                return _kafka_python_stay(given, name)
             case "join":
                 consumer = kafka.KafkaConsumer(TOPIC, **given, group_id=name, **_KAFKA_PYTHON_READS)
                 return _kafka_python_read(consumer)
@@ -184,6 +206,17 @@ def _kafka_python_round_trip(given: dict[str, Any], topic: str) -> str:
     return _kafka_python_read(consumer)
 
 
+def _kafka_python_stay(given: dict[str, Any], topic: str) -> str:
+    producer = kafka.KafkaProducer(**given, bootstrap_timeout_ms=_PATIENCE_MS)
+    try:
+        for _ in range(_RECORDS):
+            producer.send(topic, b"stay", partition=0).get(_WITHIN_S)
+            time.sleep(_PAUSE_S)
+    finally:
+        producer.close()
+    return ""
+
+
 def _kafka_python_read(consumer: kafka.KafkaConsumer) -> str:
     try:
         return "" if next(iter(consumer), None) is not None else "nothing to read"
@@ -214,7 +247,7 @@ def by_aiokafka(bootstrap: str, deed: Deed, name: str, settings: Settings) -> st
     )
     if "token" in settings:
         given["sasl_oauth_token_provider"] = _AsyncToken(settings["token"])
-    doing = _aiokafka_join if deed == "join" else _aiokafka_round_trip
+    doing = {"join": _aiokafka_join, "stay": _aiokafka_stay}.get(deed, _aiokafka_round_trip)
     try:
         asyncio.run(doing(given, name))
     except aiokafka.errors.KafkaError as bad:
@@ -236,6 +269,17 @@ async def _aiokafka_round_trip(given: dict[str, Any], topic: str) -> None:
         await asyncio.wait_for(consumer.getone(), _WITHIN_S)
     finally:
         await consumer.stop()
+
+
+async def _aiokafka_stay(given: dict[str, Any], topic: str) -> None:
+    producer = aiokafka.AIOKafkaProducer(**given)
+    try:
+        await producer.start()
+        for _ in range(_RECORDS):
+            await producer.send_and_wait(topic, b"stay", partition=0)
+            await asyncio.sleep(_PAUSE_S)
+    finally:
+        await producer.stop()
 
 
 async def _aiokafka_join(given: dict[str, Any], group: str) -> None:

@@ -28,6 +28,7 @@ type settings map[string]string
 type securedClient interface {
 	roundTrip(ctx context.Context, topic string) error
 	join(ctx context.Context, group string) error
+	stay(ctx context.Context, topic string) error
 	acls(ctx context.Context) error
 }
 
@@ -63,10 +64,23 @@ func obeySecured(make func(settings) securedClient, deed, name, file string) err
 		return make(given).roundTrip(ctx, name)
 	case "join":
 		return make(given).join(ctx, name)
+	case "stay":
+		return make(given).stay(ctx, name)
 	case "acls":
 		return make(given).acls(ctx)
 	}
 	return fmt.Errorf("no such deed: %s", deed)
+}
+
+// Writes for five seconds, a record at a time.
+func atAPace(send func() error) error {
+	for number := 0; number < 20; number++ {
+		if err := send(); err != nil {
+			return err
+		}
+		time.Sleep(250 * time.Millisecond)
+	}
+	return nil
 }
 
 // The settings of TLS, nil without.

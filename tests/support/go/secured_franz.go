@@ -40,6 +40,17 @@ func (f securedFranz) join(ctx context.Context, group string) error {
 	return firstFetched(ctx, made)
 }
 
+func (f securedFranz) stay(ctx context.Context, topic string) error {
+	made, err := f.connect(ctx, kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		return err
+	}
+	defer made.Close()
+	return atAPace(func() error {
+		return made.ProduceSync(ctx, &kgo.Record{Topic: topic, Value: []byte("stay")}).FirstErr()
+	})
+}
+
 func (f securedFranz) acls(ctx context.Context) error {
 	made, err := f.connect(ctx)
 	if err != nil {

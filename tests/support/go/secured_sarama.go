@@ -66,6 +66,23 @@ func (s securedSarama) join(ctx context.Context, group string) error {
 	return nil
 }
 
+func (s securedSarama) stay(_ context.Context, topic string) error {
+	config, err := s.config()
+	if err != nil {
+		return err
+	}
+	producer, err := sarama.NewSyncProducer(s.bootstrap(), config)
+	if err != nil {
+		return err
+	}
+	defer producer.Close()
+	return atAPace(func() error {
+		sent := &sarama.ProducerMessage{Topic: topic, Value: sarama.StringEncoder("stay")}
+		_, _, err := producer.SendMessage(sent)
+		return err
+	})
+}
+
 // A member that leaves when it has read a record.
 type firstRecord struct {
 	found bool

@@ -46,12 +46,25 @@ public final class Secured {
         switch (deed) {
             case "round-trip" -> roundTrip(name, given);
             case "join" -> join(name, given);
+            case "stay" -> stay(name, given);
             case "acls" -> {
                 try (Admin admin = Admin.create(given)) {
                     admin.describeAcls(AclBindingFilter.ANY).values().get();
                 }
             }
             default -> throw new IllegalArgumentException(deed);
+        }
+    }
+
+    /** Writes for five seconds, a record at a time. */
+    private static void stay(String topic, Properties given) throws Exception {
+        given.put("key.serializer", BYTES + "Serializer");
+        given.put("value.serializer", BYTES + "Serializer");
+        try (KafkaProducer<byte[], byte[]> producer = new KafkaProducer<>(given)) {
+            for (int number = 0; number < 20; number++) {
+                producer.send(new ProducerRecord<>(topic, 0, null, "stay".getBytes(StandardCharsets.UTF_8))).get();
+                Thread.sleep(250);
+            }
         }
     }
 

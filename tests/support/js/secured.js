@@ -29,6 +29,7 @@ function connect(given) {
     brokers: [given['bootstrap.servers']],
     logLevel: logLevel.NOTHING,
     retry: { retries: 1 },
+    reauthenticationThreshold: 500, // ms before a session ends; the default is ten seconds
   }
   if (given['security.protocol'].endsWith('SSL')) {
     settings.ssl = { ca: [readFileSync(given['ssl.ca.location'])] }
@@ -67,6 +68,19 @@ const deeds = {
       await producer.disconnect()
     }
     await read(kafka, `reads-${process.pid}-${reads++}`, topic)
+  },
+  // Writes for five seconds, a record at a time.
+  stay: async (kafka, topic) => {
+    const producer = kafka.producer()
+    try {
+      await producer.connect()
+      for (let number = 0; number < 20; number++) {
+        await producer.send({ topic, messages: [{ partition: 0, value: 'stay' }] })
+        await new Promise((resolve) => setTimeout(resolve, 250))
+      }
+    } finally {
+      await producer.disconnect()
+    }
   },
   join: async (kafka, group) => read(kafka, group, OPEN_TOPIC),
   acls: async (kafka) => {
