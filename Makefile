@@ -26,7 +26,8 @@ $(VENV)/.dev: $(VENV)/.broker
 	@touch $@
 
 # Optional: without a compiler there is a warning, and records are checked by slower code.
-COMPILED = src/kafscale/records/walk.py $(wildcard src/kafscale/gateways/*/*/splice.py)
+COMPILED = src/kafscale/records/walk.py $(wildcard src/kafscale/gateways/*/*/splice.py) \
+	src/kafscale/gateways/pulsar/messages/sends.py
 
 $(VENV)/.compiled: $(VENV)/.dev setup.py $(COMPILED)
 	@$(BIN)/python setup.py --quiet build_ext --inplace
