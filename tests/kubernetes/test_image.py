@@ -125,9 +125,9 @@ def test_the_image_has_the_operator_and_lists_its_packages(
         assert "KafscaleUser" in printed.log.read_text()
     finally:
         printed.close()
-    listed = json.loads((image.BUNDLE / "rootfs/opt/kafscale/packages.json").read_text())
-    names = {one["metadata"]["name"].lower() for one in listed["installed"]}
-    assert {"kafscale", "aiohttp", "grpcio"} <= names
+    listed = json.loads((image.BUNDLE / "rootfs/opt/kafscale/bom.cdx.json").read_text())
+    assert listed["metadata"]["component"]["name"] == "kafscale"
+    assert {"aiohttp", "grpcio"} <= {one["name"] for one in listed["components"]}
 
 
 def until_answered(url: str, container: Container) -> None:

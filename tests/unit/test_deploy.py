@@ -249,6 +249,7 @@ def test_the_wheel_builds_from_what_the_dockerfile_copies(tmp_path: Path) -> Non
     source.mkdir()
     for name in copied():
         ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
+        (source / name).parent.mkdir(exist_ok=True)
         if (ROOT / name).is_dir():
             shutil.copytree(ROOT / name, source / name, ignore=ignored)
         else:
@@ -262,3 +263,19 @@ def test_the_wheel_builds_from_what_the_dockerfile_copies(tmp_path: Path) -> Non
         assert b"kafscale = kafscale.cli.main:main" in files.read(entry)
     ours = {path.relative_to(ROOT / "src").as_posix() for path in ROOT.glob("src/kafscale/**/*.py")}
     assert ours <= inside
+
+
+def test_the_bill_of_materials_names_every_package_as_scanners_know_it() -> None:
+    def package(name: str, **more: str) -> dict[str, Any]:
+        return {"metadata": {"name": name, "version": "1.2", **more}}
+
+    packages = [package("kafscale"), package("Flask_RESTful", license="MIT\nwhole text")]
+    given = json.dumps({"installed": packages})
+    script = [sys.executable, str(DEPLOY / "bill_of_materials.py")]
+    made = subprocess.run(script, input=given, capture_output=True, text=True, check=True)
+    bill = json.loads(made.stdout)
+    assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.5")
+    assert bill["metadata"]["component"]["purl"] == "pkg:pypi/kafscale@1.2"
+    (other,) = bill["components"]
+    assert other["purl"] == "pkg:pypi/flask-restful@1.2"
+    assert other["licenses"] == [{"license": {"name": "MIT"}}]
