@@ -50,6 +50,18 @@ class Session(Protocol):
         ...
 
 
+class PieceTaker(Protocol):
+    """What takes large frames in pieces, as they arrive."""
+
+    def takes(self, head: memoryview, size: int) -> bool:
+        """Whether it takes this frame; `head`: what has arrived. Else it is received whole."""
+        ...
+
+    def piece(self, data: memoryview) -> None:
+        """Take the next bytes of the frame, the head first. The memory is used again."""
+        ...
+
+
 class ConnectionOwner(Protocol):
     """What a connection needs of the broker that it is one connection of."""
 
@@ -127,6 +139,8 @@ class Connection(asyncio.BufferedProtocol):
         self.listener = listener
         self.principal: Principal = ANONYMOUS
         self.may_be_silent = False  # a session whose protocol has no heartbeats sets it
+        self.pieces: PieceTaker | None = None  # a session that passes large frames on sets it
+        self._pieces_left = 0  # bytes of a frame that is taken in pieces
         self._authenticate_by_s = math.inf
         self._most_frame_bytes = _ANY_SIZE  # beside the owner's own limit
         self._transport: asyncio.Transport | None = None
@@ -275,7 +289,10 @@ class Connection(asyncio.BufferedProtocol):
         if self._frame is None:
             filled = len(self._left) + nbytes
             self._left = b""
-            self._cut_frames(self._owner.shared[:filled])
+            received = self._owner.shared[:filled]
+            if self._pieces_left:
+                received = self._pass_piece(received)
+            self._cut_frames(received)
             if not self._has_ended:
                 self._session.begin()
             return
@@ -327,7 +344,20 @@ class Connection(asyncio.BufferedProtocol):
         if self._left:
             self._frame_since_s = self._owner.now_s()
 
+    def _pass_piece(self, received: memoryview) -> memoryview:
+        """Give the taker its bytes of what has arrived; gives what follows them."""
+        assert self.pieces is not None
+        size = min(self._pieces_left, len(received))
+        self._pieces_left -= size
+        self._frame_since_s = self.last_active_s = self._owner.now_s()
+        self.pieces.piece(received[:size])
+        return received[size:]
+
     def _begin_frame(self, head: memoryview, size: int) -> None:
+        if self.pieces is not None and self.pieces.takes(head, size):
+            self._pieces_left = size
+            self._pass_piece(head)
+            return
         # A client that has sent a whole frame of some size before gets that much memory at once.
         proven = 0 if self._owner.is_over_limit(self) else self._largest_whole
         frame = bytearray(min(size, max(_FIRST_ALLOCATION, _GROWTH * len(head), proven)))
@@ -355,7 +385,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def overdue(self, now_s: float, frame_s: float, idle_s: float) -> str | None:
         """Why this connection must end, if it must: a slow frame, a slow reader, or silence."""
-        partial = self._frame is not None or bool(self._left)
+        partial = self._frame is not None or bool(self._left) or self._pieces_left > 0
         if partial and self._is_reading and now_s - self._frame_since_s > frame_s:
             return "slow_frame"
         if self._reads_nothing(now_s) and now_s - self.blocked_since_s > frame_s:

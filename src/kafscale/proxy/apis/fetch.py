@@ -71,44 +71,73 @@ async def _want(
     return [Wanted(row, asked, partition, mapped.place(asked.partition).lane)]
 
 
+class _Room:
+    """How many bytes an answer may still take; reads that are under way have theirs set aside."""
+
+    def __init__(self, most: int) -> None:
+        self.left = most
+        self.size = 0
+
+    def set_aside(self, most: int) -> int:
+        """Bytes for one partition."""
+        taken = max(0, min(most, self.left))
+        self.left -= taken
+        return taken
+
+    def settle(self, taken: int, used: int) -> None:
+        """Give back what a partition did not use."""
+        self.left += taken - used
+        self.size += used
+
+
 async def _fill(call: ProxyCall, wanted: list[Wanted], most: int) -> int:
-    """Read what there is; the first batch of the answer may be larger than the limits."""
-    size = 0
+    """Read what there is; the first batch of the answer may be larger than the limits.
+
+    What must be fetched is fetched for all physical partitions at a time.
+    """
+    room = _Room(most)
+    behind: dict[PhysicalPartition, list[Wanted]] = {}
     for one in wanted:
-        if one.row.error_code or one.row.records:
-            continue
-        room = min(one.asked.partition_max_bytes, most - size)
-        if size and room <= 0:
-            room = 0
-        found = await _read(call, one, room, may_exceed=not size)
+        if not one.row.error_code and not one.row.records:
+            behind.setdefault(one.partition, []).append(one)
+    rows = [_fill_from(call, those, room) for those in behind.values()]
+    if len(rows) == 1:
+        await rows[0]
+    else:
+        await asyncio.gather(*rows)
+    return room.size
+
+
+async def _fill_from(call: ProxyCall, wanted: list[Wanted], room: _Room) -> None:
+    for one in wanted:
+        most = room.set_aside(one.asked.partition_max_bytes)
+        found = await _read(call, one, most, room)
         one.row.records = found
-        size += sum(map(len, found))
+        room.settle(most, sum(map(len, found)))
         lane = one.partition.log.lane(one.lane)
         one.row.high_watermark = one.row.last_stable_offset = lane.next
         one.row.log_start_offset = lane.start
-    return size
 
 
-async def _read(call: ProxyCall, one: Wanted, room: int, *, may_exceed: bool) -> list[Buffer]:
+async def _read(call: ProxyCall, one: Wanted, most: int, room: _Room) -> list[Buffer]:
     reader, offset = call.context.reader, one.asked.fetch_offset
-    if room <= 0 and not may_exceed:
+    if most <= 0 and room.size:
         return []
     try:
         if offset > one.partition.log.lane(one.lane).next:
             # The client may have read what another proxy wrote, which served until now.
             await one.partition.catch_up()
-        found = reader.read_near(one.partition, one.lane, offset, room)
+        found = reader.read_near(one.partition, one.lane, offset, most)
         if found is None:
-            found = await reader.read_far(one.partition, one.lane, offset, room)
+            found = await reader.read_far(one.partition, one.lane, offset, most)
     except OffsetOutOfRange:
         one.row.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
         return []
     except (KafscaleError, TimeoutError):
         one.row.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         return []
-    if found and not may_exceed and len(found[0]) > room:
-        return []
-    return found
+    # Only an answer that has nothing else may exceed its limits, by one batch.
+    return [] if room.size and sum(map(len, found)) > most else found
 
 
 async def _wait(

@@ -36,7 +36,7 @@ from kafscale.proxy.apis.table import (
     RequestHandler,
 )
 from kafscale.proxy.context import ProxyContext
-from kafscale.proxy.upstream.link import Link, UpstreamLost, renumbered
+from kafscale.proxy.upstream.link import Link, UpstreamLost, head_of, renumbered
 from kafscale.wire import buffer
 from kafscale.wire.kafka import frame as frames
 from kafscale.wire.kafka.catalog import BY_KEY
@@ -68,6 +68,29 @@ class _Slot:
     def __init__(self, held_bytes: int) -> None:
         self.held_bytes = held_bytes
         self.answer: Sequence[Buffer] | None = None  # None: not yet
+
+
+class _Stream:
+    """Implements upstream.link.AnswerTaker: a large answer that passes while it arrives."""
+
+    __slots__ = ("_session", "has_begun", "number", "slot")
+
+    def __init__(self, session: "ProxySession", slot: _Slot, number: int) -> None:
+        self._session = session
+        self.slot = slot
+        self.number = number  # that the client gave to its request
+        self.has_begun = False
+
+    def begins(self, size: int) -> bool:
+        """See AnswerTaker."""
+        self.has_begun = self._session.is_next(self.slot)
+        if self.has_begun:
+            self._session.send_piece(head_of(size, self.number))
+        return self.has_begun
+
+    def piece(self, data: memoryview) -> None:
+        """See AnswerTaker."""
+        self._session.send_piece(bytes(data))
 
 
 class ProxySession:
@@ -111,6 +134,8 @@ class ProxySession:
     def writable(self) -> None:
         """Go on after the client has read some answers."""
         self._go_on.set()
+        if self._link is not None:
+            self._link.go_on()
 
     def closed(self) -> None:
         """End what serves this client alone; batches on their way are stored."""
@@ -176,20 +201,34 @@ class ProxySession:
             link.forward_quietly(frame)
             self._fill(slot, _NO_BYTES)
             return
-        self._relay(link.forward(frame), request, slot)
+        stream = _Stream(self, slot, request.correlation_id)
+        self._relay(link.forward(frame, stream), stream)
 
-    def _relay(
-        self, sent: "asyncio.Future[memoryview]", request: RequestHeader, slot: _Slot
-    ) -> None:
+    def _relay(self, sent: "asyncio.Future[memoryview]", stream: "_Stream") -> None:
         """Give the client the upstream's answer as it is."""
 
         def answered(answer: "asyncio.Future[memoryview]") -> None:
             if answer.cancelled() or answer.exception() is not None:
                 self._give_up("upstream_lost")
+            elif stream.has_begun:
+                self._fill(stream.slot, _NO_BYTES)
             else:
-                self._fill(slot, renumbered(answer.result(), request.correlation_id))
+                self._fill(stream.slot, renumbered(answer.result(), stream.number))
 
         sent.add_done_callback(answered)
+
+    def is_next(self, slot: _Slot) -> bool:
+        """Whether a request is the next to be answered."""
+        return bool(self._slots) and self._slots[0] is slot
+
+    def send_piece(self, data: Buffer) -> None:
+        """Send a part of the answer to the next request to be answered."""
+        if self._is_closed or not data:
+            return
+        self._context.metrics.to_clients.inc(len(data))
+        self._connection.send((data,))
+        if self._connection.is_write_blocked and self._link is not None:
+            self._link.hold_back()
 
     async def _handle(self, request: RequestHeader, frame: memoryview, slot: _Slot) -> None:
         if request.version not in BY_KEY[request.api_key].versions:
@@ -252,11 +291,11 @@ class ProxySession:
             link.send_quietly(made)
             self._answer(slot, request, None, checked)
             return
-        sent = link.send(made)
         if checked.amendments is None and request.api_key not in CHANGES_ACLS:
-            self._relay(sent, request, slot)
+            stream = _Stream(self, slot, request.correlation_id)
+            self._relay(link.send(made, stream), stream)
             return
-        work = self._ask(request, sent)
+        work = self._ask(request, link.send(made))
         self._context.tasks.spawn(self._finish(slot, request, work, checked), "answer")
 
     async def _ask(self, request: RequestHeader, sent: "asyncio.Future[memoryview]") -> Message:

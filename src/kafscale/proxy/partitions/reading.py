@@ -19,11 +19,13 @@ from kafscale.proxy.state.lanes import PlaceMark, VirtualLane
 from kafscale.proxy.state.tags import read_tag, without_definition
 from kafscale.proxy.upstream.cluster import Upstream
 from kafscale.proxy.upstream.fetching import Block, fetch_block
-from kafscale.records.batch import BatchHeader, stamp, walk
+from kafscale.records.batch import HEADER_SIZE, BatchHeader, stamp, walk
 from kafscale.records.record import first_at_or_after, open_batch
 from kafscale.tasks import Tasks
 
 _MOST_HINTS: Final = 4096
+_BLOCKS_AHEAD: Final = 3
+_WORTH_KEEPING: Final = 128 << 10
 
 
 class LaneBatch(NamedTuple):
@@ -39,13 +41,14 @@ class LaneBatch(NamedTuple):
         """The virtual offset behind it."""
         return self.offset + self.header.last_offset_delta + 1
 
-    def shown(self) -> bytearray:
-        """What a client gets."""
-        made = (
-            without_definition(self.bytes, MOST_UNPACKED) if self.defines else bytearray(self.bytes)
-        )
-        stamp(made, self.offset, self.header.leader_epoch)
-        return made
+    def shown(self) -> list[Buffer]:
+        """What a client gets, in two parts: only the first differs from what is in memory."""
+        data = self.bytes
+        if self.defines:
+            data = memoryview(without_definition(data, MOST_UNPACKED))
+        head = bytearray(data[:HEADER_SIZE])
+        stamp(head, self.offset, self.header.leader_epoch)
+        return [head, data[HEADER_SIZE:]]
 
 
 class PhysicalBlocks:
@@ -63,7 +66,7 @@ class PhysicalBlocks:
     async def get(self, partition: PhysicalPartition, place: int) -> Block:
         """A block that has the place in it, or is empty. Raises UpstreamLost.
 
-        The block behind it is fetched along: most readers want that one next.
+        Some blocks behind it are fetched along: most readers want these next.
         """
         found = self._find(partition, place)
         if found is None:
@@ -87,17 +90,28 @@ class PhysicalBlocks:
         return found
 
     def _look_ahead(self, partition: PhysicalPartition, block: Block) -> None:
-        place = block.end
-        is_there = (partition, place) in self._blocks or (partition, place) in self._loading
-        if is_there or not len(block.data) or place >= partition.log.next_place:
-            return
-        if 2 * len(block.data) <= self._most_bytes:  # else it would drive out the block itself
-            self._tasks.spawn(self._load_quietly(partition, place), "read ahead")
+        for left in range(_BLOCKS_AHEAD, 0, -1):
+            following = self._blocks.get((partition, block.end))
+            if following is None:
+                if self._is_wanted(partition, block):
+                    self._tasks.spawn(self._load_ahead(partition, block, left), "read ahead")
+                return
+            block = following
 
-    async def _load_quietly(self, partition: PhysicalPartition, place: int) -> None:
-        if (partition, place) not in self._loading:
-            with contextlib.suppress(KafscaleError, TimeoutError):
-                await self._load(partition, place)
+    def _is_wanted(self, partition: PhysicalPartition, before: Block) -> bool:
+        """Whether the block behind another one is to be fetched before a reader asks for it."""
+        place = before.end
+        is_there = (partition, place) in self._blocks or (partition, place) in self._loading
+        if is_there or not len(before.data) or place >= partition.log.next_place:
+            return False
+        # Else it would drive out what readers are at.
+        return (_BLOCKS_AHEAD + 1) * len(before.data) <= self._most_bytes
+
+    async def _load_ahead(self, partition: PhysicalPartition, block: Block, count: int) -> None:
+        with contextlib.suppress(KafscaleError, TimeoutError):
+            while count and self._is_wanted(partition, block):
+                block = await self._load(partition, block.end)
+                count -= 1
 
     async def _load(self, partition: PhysicalPartition, place: int) -> Block:
         loading = self._loading[partition, place] = asyncio.get_running_loop().create_future()
@@ -109,15 +123,15 @@ class PhysicalBlocks:
             raise
         else:
             loading.set_result(block)
-            # Where the log ends, more may follow: such a block is not kept.
-            if block.end < partition.log.next_place and len(block.data):
+            # Where the log ends, more may follow: a small block there is not kept.
+            if block.end < partition.log.next_place or len(block.data) >= _WORTH_KEEPING:
                 self._keep(partition, place, block)
             return block
         finally:
             del self._loading[partition, place]
 
     def _keep(self, partition: PhysicalPartition, place: int, block: Block) -> None:
-        if (partition, place) in self._blocks:
+        if (partition, place) in self._blocks or not len(block.data):
             return
         self._blocks[partition, place] = block
         insort(self._starts.setdefault(partition, []), place)
@@ -172,7 +186,7 @@ class LaneReader:
             if found and size + len(batch.bytes) > most_bytes:
                 self._hint(partition, lane, batch.offset, batch.header.base_offset)
                 return found
-            found.append(batch.shown())
+            found += batch.shown()
             size += len(batch.bytes)
             if size >= most_bytes or batch.next >= known.next:
                 self._hint(partition, lane, batch.next, batch.header.next_offset)

@@ -10,7 +10,7 @@ import ssl
 import struct
 from collections import deque
 from collections.abc import Sequence
-from typing import Final, NamedTuple, TypeVar, cast
+from typing import Final, NamedTuple, Protocol, TypeVar, cast
 
 from kafscale.gateways.connection import Connection, ConnectionOwner
 from kafscale.model.buffers import Buffer
@@ -60,14 +60,34 @@ class Dialling(NamedTuple):
     counts: LinkCounts = LinkCounts()
 
 
+class AnswerTaker(Protocol):
+    """Who passes a large answer on while it arrives."""
+
+    def begins(self, size: int) -> bool:
+        """Whether the answer of this size is passed on in pieces. Else it is received whole."""
+        ...
+
+    def piece(self, data: memoryview) -> None:
+        """Take bytes of the answer, which follow its number. The memory is used again."""
+        ...
+
+
+class _Awaited(NamedTuple):
+    number: int
+    answer: "asyncio.Future[memoryview]"
+    taker: AnswerTaker | None
+
+
 class Link:
-    """Implements gateways.connection.Session for the answers of one upstream broker."""
+    """Implements gateways.connection.Session and PieceTaker for one upstream broker's answers."""
 
     writes = False
 
     def __init__(self) -> None:
         self._connection: Connection | None = None
-        self._waiting: deque[tuple[int, asyncio.Future[memoryview]]] = deque()
+        self._waiting: deque[_Awaited] = deque()
+        self._arriving: _Awaited | None = None  # its answer is passed on in pieces
+        self._size = self._left = 0  # of that answer, and how much of it is to come
         self._number = 0
         self._counts = LinkCounts()
         self.is_open = False
@@ -82,6 +102,7 @@ class Link:
         def make(connection: Connection) -> "Link":
             self._connection = connection
             connection.may_be_silent = True
+            connection.pieces = self
             return self
 
         loop = asyncio.get_running_loop()
@@ -152,8 +173,13 @@ class Link:
     def writable(self) -> None:
         """See Session."""
 
-    def send(self, buffers: Sequence[Buffer]) -> "asyncio.Future[memoryview]":
-        """Send a framed request; gives its answer's frame. The number in it is overwritten."""
+    def send(
+        self, buffers: Sequence[Buffer], taker: AnswerTaker | None = None
+    ) -> "asyncio.Future[memoryview]":
+        """Send a framed request; gives its answer's frame. The number in it is overwritten.
+
+        An answer that the taker takes in pieces is empty here, and done when the last one is there.
+        """
         answer: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
         if not self.is_open or self._connection is None:
             answer.set_exception(UpstreamLost("the connection to the upstream is closed"))
@@ -161,17 +187,19 @@ class Link:
         self._number = (self._number + 1) % _MOST_NUMBER
         first = cast(bytearray, buffers[0])
         _CORRELATION.pack_into(first, _LENGTH.size + _REQUEST_CORRELATION_AT, self._number)
-        self._waiting.append((self._number, answer))
+        self._waiting.append(_Awaited(self._number, answer, taker))
         self._counts.sent_bytes.inc(sum(map(len, buffers)))
         self._connection.send(buffers)
         return answer
 
-    def forward(self, request: memoryview) -> "asyncio.Future[memoryview]":
-        """Send a client's request as it is, save its number; gives the answer's frame."""
+    def forward(
+        self, request: memoryview, taker: AnswerTaker | None = None
+    ) -> "asyncio.Future[memoryview]":
+        """Send a client's request as it is, save its number; gives the answer's frame: see send."""
         head = bytearray(_LENGTH.size + 8)
         _LENGTH.pack_into(head, 0, len(request))
         head[_LENGTH.size :] = request[:8]
-        return self.send([head, request[8:]])
+        return self.send([head, request[8:]], taker)
 
     def forward_quietly(self, request: memoryview) -> None:
         """Send a client's request that has no answer."""
@@ -193,12 +221,48 @@ class Link:
         if len(answer) < _CORRELATION.size or not self._waiting:
             self._broken("an answer that nothing asked for")
             return
-        number, waiting = self._waiting.popleft()
+        number, waiting, _ = self._waiting.popleft()
         if _CORRELATION.unpack_from(answer)[0] != number:
             waiting.cancel()
             self._broken("answers in another order than the requests")
         elif not waiting.done():
             waiting.set_result(answer)
+
+    def takes(self, head: memoryview, size: int) -> bool:
+        """See PieceTaker."""
+        if len(head) < _CORRELATION.size or not self._waiting:
+            return False
+        first = self._waiting[0]
+        is_first = _CORRELATION.unpack_from(head)[0] == first.number
+        if not is_first or first.taker is None or not first.taker.begins(size):
+            return False
+        self._arriving = self._waiting.popleft()
+        self._size = self._left = size
+        self._counts.received_bytes.inc(size)
+        return True
+
+    def piece(self, data: memoryview) -> None:
+        """See PieceTaker."""
+        arriving = self._arriving
+        assert arriving is not None
+        assert arriving.taker is not None
+        number_left = max(0, self._left - self._size + _CORRELATION.size)
+        self._left -= len(data)
+        arriving.taker.piece(data[number_left:])
+        if not self._left:
+            self._arriving = None
+            if not arriving.answer.done():
+                arriving.answer.set_result(memoryview(b""))
+
+    def hold_back(self) -> None:
+        """Read nothing more until `go_on`: the client does not take what it gets."""
+        if self._connection is not None:
+            self._connection.fall_behind()
+
+    def go_on(self) -> None:
+        """Read again."""
+        if self._connection is not None:
+            self._connection.catch_up()
 
     def _broken(self, why: str) -> None:
         self.is_open = False
@@ -213,8 +277,11 @@ class Link:
         self._fail()
 
     def _fail(self) -> None:
+        if self._arriving is not None:
+            self._waiting.appendleft(self._arriving)
+            self._arriving = None
         while self._waiting:
-            _, waiting = self._waiting.popleft()
+            waiting = self._waiting.popleft().answer
             if not waiting.done():
                 waiting.set_exception(UpstreamLost("the connection to the upstream broke"))
                 waiting.exception()  # it may be that nothing waits any more
@@ -228,4 +295,9 @@ def number_of(request: memoryview) -> int:
 
 def renumbered(answer: memoryview, number: int) -> list[Buffer]:
     """An upstream's answer as a frame for the client that gave its request this number."""
-    return [_LENGTH.pack(len(answer)) + _CORRELATION.pack(number), answer[_CORRELATION.size :]]
+    return [head_of(len(answer), number), answer[_CORRELATION.size :]]
+
+
+def head_of(size: int, number: int) -> bytes:
+    """What a client gets before the bytes of an answer: its size, and the number of its request."""
+    return _LENGTH.pack(size) + _CORRELATION.pack(number)

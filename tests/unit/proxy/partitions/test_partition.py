@@ -171,8 +171,9 @@ async def read_all(
     found: list[tuple[int, str]] = []
     offset = known.start
     while offset < known.next:
-        for batch in await reader.read_far(proxy, lane, offset, 200):
-            for record in open_batch(batch, 1 << 20):
+        data = memoryview(b"".join(await reader.read_far(proxy, lane, offset, 200)))
+        for at, header in walk(data):
+            for record in open_batch(data[at : at + header.size], 1 << 20):
                 assert record.headers == ()
                 found.append((record.offset, (record.value or b"").decode()))
         offset = found[-1][0] + 1

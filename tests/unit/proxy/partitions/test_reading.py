@@ -1,4 +1,4 @@
-"""Blocks of a physical log: fetched once, one ahead of the reader, the last used ones kept."""
+"""Blocks of a physical log: fetched once, some ahead of the reader, the last used ones kept."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -40,24 +40,35 @@ async def settled(tasks: Tasks) -> None:
         await tasks.wait_for_one()
 
 
-async def test_the_next_block_is_there_when_the_reader_comes(
+async def test_the_next_blocks_are_there_when_the_reader_comes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    log, tasks = Log(monkeypatch, 35), Tasks()
+    log, tasks = Log(monkeypatch, 65), Tasks()
     blocks = PhysicalBlocks(None, 10 * SIZE, tasks)  # type: ignore[arg-type]
     assert (await blocks.get(log.partition, 0)).end == 10
     await settled(tasks)
-    assert log.fetched == [0, 10]
+    assert log.fetched == [0, 10, 20, 30]
     assert (await blocks.get(log.partition, 5)).start == 0
     assert (await blocks.get(log.partition, 10)).start == 10
     await settled(tasks)
-    assert log.fetched == [0, 10, 20]
-    assert (await blocks.get(log.partition, 20)).start == 20
+    assert log.fetched == [0, 10, 20, 30, 40]
+    assert (await blocks.get(log.partition, 30)).start == 30
     await settled(tasks)
-    assert log.fetched == [0, 10, 20, 30]  # the last one: more may follow, it is not kept
-    assert (await blocks.get(log.partition, 30)).end == 40
+    assert log.fetched == [0, 10, 20, 30, 40, 50, 60]  # the last is small: it is not kept
+    assert (await blocks.get(log.partition, 60)).end == 70
     await settled(tasks)
-    assert log.fetched == [0, 10, 20, 30, 30]
+    assert log.fetched == [0, 10, 20, 30, 40, 50, 60, 60]
+
+
+async def test_a_large_block_at_the_end_of_the_log_is_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reading, "_WORTH_KEEPING", SIZE)
+    log, tasks = Log(monkeypatch, 10), Tasks()
+    blocks = PhysicalBlocks(None, 10 * SIZE, tasks)  # type: ignore[arg-type]
+    for _ in range(2):
+        assert (await blocks.get(log.partition, 0)).end == 10
+    assert log.fetched == [0]
 
 
 async def test_a_look_ahead_that_fails_hurts_no_reader(monkeypatch: pytest.MonkeyPatch) -> None:
