@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from random import Random
 
+import pulsar
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
@@ -19,9 +20,10 @@ from playwright.sync_api import Browser, Page, ViewportSize, expect
 
 from tests.e2e.console.test_journeys import log_in
 from tests.support import browser as chromium
-from tests.support import ui
+from tests.support import pulsar_client, ui
 from tests.support.broker import KafscaleProcess
-from tests.support.console import ConsoleProcess
+from tests.support.console import CREDENTIALS, ConsoleProcess
+from tests.support.console_api import Visit
 from tests.support.maven import ROOT
 
 IMAGES = ROOT / "docs/images"
@@ -29,7 +31,7 @@ TOPICS = {"orders": 6, "payments": 3, "clicks.v2": 12, "invoices": 1, "audit-tra
 LOAD_S = 60
 DESK: ViewportSize = {"width": 1280, "height": 800}
 SMALL: ViewportSize = {"width": 860, "height": 540}
-PHONE: ViewportSize = {"width": 320, "height": 800}
+PHONE: ViewportSize = {"width": 390, "height": 844}
 PAGES = {
     "overview": "/?span=15m",
     "topics": "/topics",
@@ -45,6 +47,9 @@ PAGES = {
     "fleet": "/fleet",
     "broker": "/fleet/0",
     "storage": "/storage",
+    "transactions": "/transactions",
+    "sql": "/sql",
+    "missing": "/topics/no-such-topic",
     "cost": "/cost",
     "snapshots": "/snapshots",
     "pipeline": "/pipeline",
@@ -93,6 +98,27 @@ def write_some(broker: KafscaleProcess) -> None:
     reader.close()
 
 
+def use_more(broker: KafscaleProcess, console: ConsoleProcess) -> Producer:
+    """Something for the pages that are empty otherwise; gives a producer inside a transaction."""
+    visit = Visit(console.port)
+    visit.log_in()
+    shared = {"storage.placement": "shared"}
+    visit.api("POST", "topics", {"name": "small-things", "partitions": 4, "configs": shared})
+    visit.api("POST", "topics/small-things/records", [{"key": "a", "value": "little"}] * 20)
+    visit.api("POST", "snapshots", {"name": "before-the-move", "topics": ["orders", "invoices"]})
+    visit.api("POST", "topics/none/records", [{"value": "refused"}])
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "payments-1"})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    producer.produce("payments", b"not yet")
+    producer.flush(60)
+    reader = pulsar_client.connect(broker).subscribe(
+        "orders", "mailing", initial_position=pulsar.InitialPosition.Earliest
+    )
+    pulsar_client.receive_all(reader, 5)
+    return producer
+
+
 def settled(page: Page, console: ConsoleProcess, path: str) -> None:
     """Go there and wait until the numbers are."""
     page.goto(console.url + path)
@@ -137,13 +163,16 @@ def main() -> None:
     ui.built()
     without = {"KAFSCALE_CONSOLE_ENABLED": "false"}
     with tempfile.TemporaryDirectory() as folder, KafscaleProcess(env=without) as broker:
-        console = ConsoleProcess(broker, Path(folder))
+        settings = {"KAFSCALE_CONSOLE_SQL": "true"} if chosen.all is not None else {}
+        console = ConsoleProcess(broker, Path(folder), {**CREDENTIALS, **settings})
         try:
             console.start()
             write_some(broker)
             with chromium.started() as browser:
                 if chosen.all is not None:
+                    writing = use_more(broker, console)
                     every_page(browser, console, chosen.all)
+                    writing.abort_transaction(60)
                 else:
                     for_documents(browser, console)
         finally:
