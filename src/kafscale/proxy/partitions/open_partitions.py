@@ -6,6 +6,7 @@ from typing import Final
 
 import structlog
 
+from kafscale.gateways.workers import Workers
 from kafscale.model.clock import Clock, Dice
 from kafscale.model.errors import KafscaleError
 from kafscale.model.metrics.meters import Counter
@@ -71,6 +72,7 @@ class PhysicalPartitions:
         self._clock = clock
         self._dice = dice
         self._tasks = tasks
+        self._workers = Workers()
         self._open: dict[tuple[bytes, int], tuple[MappedTopic, PhysicalPartition]] = {}
         self._checkpointed: dict[tuple[bytes, int], int] = {}
         ledger.watch(START_KEY, self._hear_start)
@@ -103,6 +105,7 @@ class PhysicalPartitions:
             self._clock,
             self._dice,
             self._tasks,
+            self._workers.new_queue(),
         )
         self._open[key] = topic, partition
         former = self._members.former_owner(*key)

@@ -16,10 +16,11 @@ from typing import Final
 
 import structlog
 
+from kafscale.gateways.workers import Workers, WorkQueue
 from kafscale.log.formats.producers import ProducerTable
 from kafscale.model.buffers import Buffer
 from kafscale.model.clock import Clock, Dice
-from kafscale.model.errors import BadBatch, BadSequence, KafscaleError
+from kafscale.model.errors import BadBatch, BadSequence, BatchTooLarge, KafscaleError
 from kafscale.proxy.partitions.tail import NewestBatches
 from kafscale.proxy.state.lanes import Applied, PhysicalLog, PlaceMark
 from kafscale.proxy.state.tags import (
@@ -48,6 +49,7 @@ from kafscale.wire.kafka.errors import ErrorCode
 logger = structlog.get_logger()
 
 MOST_UNPACKED: Final = 64 << 20
+QUICK_UNPACKED: Final = 64 << 10  # what is larger is packed anew on another thread
 _MOST_UNDER_WAY: Final = 5
 _PAUSE_S: Final = 0.1
 _REACH_S: Final = 10.0
@@ -88,7 +90,8 @@ class AwaitedBatch:
     """A client's batch, until it is answered."""
 
     __slots__ = (
-        *("batch", "code", "deadline_s", "done", "header", "is_doubted", "lane", "original", "tag"),
+        *("batch", "code", "deadline_s", "defined", "done", "header", "is_doubted", "lane"),
+        *("original", "tag"),
     )
 
     def __init__(
@@ -101,8 +104,14 @@ class AwaitedBatch:
         self.deadline_s = deadline_s
         self.code: int = LOST
         self.tag: Tag | None = None
+        self.defined: bytearray | None = None  # the batch with its producer's definition
         self.is_doubted = False  # its sequence did not fit what was known
         self.done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    @property
+    def producer(self) -> TaggedProducer:
+        """Who sent it."""
+        return TaggedProducer(self.header.producer_id, self.header.producer_epoch)
 
     def refuse(self, code: int, text: str = "") -> None:
         """Tell the client that its batch is not stored, or may not be."""
@@ -124,6 +133,7 @@ class PhysicalPartition:
         clock: Clock,
         dice: Dice,
         tasks: Tasks,
+        work: WorkQueue | None = None,
     ) -> None:
         self.topic = topic
         self.index = index
@@ -138,6 +148,8 @@ class PhysicalPartition:
         self._clock = clock
         self._dice = dice
         self._tasks = tasks
+        self._work = Workers().new_queue() if work is None else work
+        self._is_packing = False  # the first that arrived is packed anew, and the others wait
         self._leader = Leader(-1, -1)
         self._arrived: deque[AwaitedBatch] = deque()  # not planned yet
         self._queue: deque[AwaitedBatch] = deque()
@@ -155,11 +167,15 @@ class PhysicalPartition:
         entry = AwaitedBatch(lane, batch, header, self._clock.elapsed_s() + timeout_s)
         if self.state is State.CLOSED:
             entry.refuse(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        elif self.state is State.READY:
+        else:
+            self._plan_or_wait(entry)
+        return entry.done
+
+    def _plan_or_wait(self, entry: AwaitedBatch) -> None:
+        if self.state is State.READY and not self._is_packing:
             self._plan(entry)
         else:
             self._arrived.append(entry)
-        return entry.done
 
     def _plan(self, entry: AwaitedBatch) -> None:
         lane = self.log.lane(entry.lane)
@@ -176,6 +192,8 @@ class PhysicalPartition:
                 earlier = lane.producers.judge(header)
                 if earlier is not None:
                     self._answer_double(entry, earlier)
+                    return
+                if self._packs_first(entry):
                     return
                 tag = self._tag_of_producer(entry, lane.planned)
                 lane.producers.remember(header, lane.planned, self._clock.now_ms(), lane.next)
@@ -202,16 +220,46 @@ class PhysicalPartition:
         chance = int.from_bytes(self._dice.token(8), "big")
         return Tag(entry.lane, offset, chance % MOST_NUMBERS, (chance >> 22) & MAX_SEQUENCE)
 
+    def _number_of(self, entry: AwaitedBatch) -> int | None:
+        number = self.log.number_of(entry.producer)
+        return self._new_numbers.get(entry.producer) if number is None else number
+
+    def _packs_first(self, entry: AwaitedBatch) -> bool:
+        """Whether a batch must be packed anew on another thread; all others wait for it."""
+        if entry.defined is not None or self._number_of(entry) is not None:
+            return False
+        try:
+            entry.defined = with_definition(entry.original, entry.producer, QUICK_UNPACKED)
+        except BatchTooLarge:
+            self._is_packing = True
+            self._arrived.appendleft(entry)
+            self._tasks.spawn(self._pack(entry), "pack anew")
+        return self._is_packing
+
+    async def _pack(self, entry: AwaitedBatch) -> None:
+        try:
+            entry.defined = await self._work.run(
+                lambda: with_definition(entry.original, entry.producer, MOST_UNPACKED)
+            )
+        except BadBatch as problem:
+            entry.refuse(ErrorCode.INVALID_RECORD, str(problem))
+        finally:
+            self._is_packing = False
+        if self.state is State.READY:
+            waiting = list(self._arrived)
+            self._arrived.clear()
+            for one in waiting:
+                if not one.done.done():
+                    self._plan_or_wait(one)
+
     def _tag_of_producer(self, entry: AwaitedBatch, offset: int) -> Tag:
-        producer = TaggedProducer(entry.header.producer_id, entry.header.producer_epoch)
-        number = self.log.number_of(producer)
-        if number is None:
-            number = self._new_numbers.get(producer)
+        number = self._number_of(entry)
         defines = number is None
         if number is None:
-            entry.batch = with_definition(entry.original, producer, MOST_UNPACKED)
+            assert entry.defined is not None
+            entry.batch = entry.defined
             number = self.log.new_number(int.from_bytes(self._dice.token(4), "big"))
-            self._new_numbers[producer] = number
+            self._new_numbers[entry.producer] = number
         else:
             entry.batch = entry.original
         return Tag(entry.lane, offset, number, entry.header.base_sequence, True, defines)
@@ -263,8 +311,7 @@ class PhysicalPartition:
             write_tag(batch, entry.tag._replace(defines=False))
             if outcome.append_time_ms >= 0:
                 stamp_append_time(batch, outcome.append_time_ms)
-            said = entry.header
-            self._new_numbers.pop(TaggedProducer(said.producer_id, said.producer_epoch), None)
+            self._new_numbers.pop(entry.producer, None)
         self._acknowledge(entry, applied.offset)
         stamp(batch, applied.offset, self._leader.epoch)
         self._tail.put(self, applied.lane, applied.offset, header.record_count, batch)
@@ -417,10 +464,7 @@ class PhysicalPartition:
                 entry.refuse(entry.code)
             elif not entry.done.done():
                 entry.code = LOST
-                if self.state is State.READY:
-                    self._plan(entry)
-                else:
-                    self._arrived.append(entry)
+                self._plan_or_wait(entry)
 
     # -- what is gone -------------------------------------------------------------------------
 

@@ -11,9 +11,10 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator
 from typing import Final, NamedTuple
 
+from kafscale.gateways.workers import Workers
 from kafscale.model.buffers import Buffer
 from kafscale.model.errors import KafscaleError, OffsetOutOfRange
-from kafscale.proxy.partitions.partition import MOST_UNPACKED, PhysicalPartition
+from kafscale.proxy.partitions.partition import MOST_UNPACKED, QUICK_UNPACKED, PhysicalPartition
 from kafscale.proxy.partitions.tail import NewestBatches
 from kafscale.proxy.state.lanes import PlaceMark, VirtualLane
 from kafscale.proxy.state.tags import read_tag, without_definition
@@ -153,6 +154,7 @@ class LaneReader:
     def __init__(self, blocks: PhysicalBlocks, tail: NewestBatches) -> None:
         self._blocks = blocks
         self._tail = tail
+        self._work = Workers().new_queue()
         self._hints: OrderedDict[tuple[PhysicalPartition, int, int], int] = OrderedDict()
 
     def read_near(
@@ -186,7 +188,10 @@ class LaneReader:
             if found and size + len(batch.bytes) > most_bytes:
                 self._hint(partition, lane, batch.offset, batch.header.base_offset)
                 return found
-            found += batch.shown()
+            if batch.defines and len(batch.bytes) > QUICK_UNPACKED:
+                found += await self._work.run(batch.shown)
+            else:
+                found += batch.shown()
             size += len(batch.bytes)
             if size >= most_bytes or batch.next >= known.next:
                 self._hint(partition, lane, batch.next, batch.header.next_offset)

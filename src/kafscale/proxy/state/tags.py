@@ -17,9 +17,10 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from kafscale.model.errors import CorruptBatch
-from kafscale.records.batch import BatchHeader, sign
-from kafscale.records.compression import Codec
-from kafscale.records.record import Record, build_batch, each_record, unpack
+from kafscale.records import varint
+from kafscale.records.batch import HEADER_SIZE, LENGTH_PREFIX, BatchHeader, sign
+from kafscale.records.compression import Codec, compress
+from kafscale.records.record import build_batch, each_record, unpack
 
 MOST_LANES: Final = 1 << 13
 MOST_NUMBERS: Final = 1 << 22
@@ -34,6 +35,9 @@ _HIGH_MASK: Final = (1 << 7) - 1
 _FIELDS: Final = struct.Struct(">Qhi")
 _FIELDS_AT: Final = 43
 _DEFINED: Final = struct.Struct(">qh")
+_LENGTH: Final = struct.Struct(">i")
+_LENGTH_AT: Final = 8
+_LOG_APPEND_TIME: Final = 0x08
 
 _Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -114,24 +118,21 @@ def without_definition(batch: memoryview, limit: int) -> bytearray:
 
 
 def _with_first(batch: memoryview, limit: int, change: Callable[[_Headers], _Headers]) -> bytearray:
+    """The batch with other headers at its first record; the other records keep their bytes."""
     header, data = unpack(batch, limit)
-    records = list(each_record(header._replace(attributes=header.attributes & ~0x08), data))
-    first: Record = records[0]
-    records[0] = first._replace(headers=change(first.headers))
-    made = bytearray(
-        build_batch(
-            records,
-            base_offset=header.base_offset,
-            codec=Codec(header.codec),
-            producer_id=header.producer_id,
-            producer_epoch=header.producer_epoch,
-            base_sequence=header.base_sequence,
-            leader_epoch=header.leader_epoch,
-            base_ms=header.base_timestamp_ms,
-            next_offset=header.next_offset,
-        )
-    )
-    struct.pack_into(">h", made, 21, header.attributes)
-    struct.pack_into(">q", made, 35, header.max_timestamp_ms)
+    # The first record's own time is wanted, not the log's.
+    own = header._replace(attributes=header.attributes & ~_LOG_APPEND_TIME)
+    first = next(each_record(own, data), None)
+    if first is None:
+        raise CorruptBatch("a batch without records")
+    size, at = varint.read(data, 0, len(data))
+    changed = build_batch(
+        [first._replace(headers=change(first.headers))],
+        base_offset=header.base_offset,
+        base_ms=header.base_timestamp_ms,
+    )[HEADER_SIZE:]
+    payload = compress(Codec(header.codec), changed + data[at + size :])
+    made = bytearray(batch[:HEADER_SIZE]) + payload
+    _LENGTH.pack_into(made, _LENGTH_AT, len(made) - LENGTH_PREFIX)
     sign(made)
     return made

@@ -6,6 +6,7 @@ requests arrive that were given up long ago.
 
 import asyncio
 import random
+import threading
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from kafscale.proxy.partitions.partition import BatchRefused, PhysicalPartition,
 from kafscale.proxy.partitions.reading import LaneReader, PhysicalBlocks
 from kafscale.proxy.partitions.tail import NewestBatches
 from kafscale.proxy.state.lanes import PhysicalLog
+from kafscale.proxy.state.tags import with_definition
 from kafscale.proxy.upstream.appending import LOST, AppendOutcome
 from kafscale.proxy.upstream.cluster import Leader
 from kafscale.proxy.upstream.fetching import EARLIEST, Block
@@ -183,9 +185,11 @@ async def read_all(
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("proxy_count", [1, 2])
+@pytest.mark.parametrize("quick_bytes", [module.QUICK_UNPACKED, 0])
 async def test_what_was_acknowledged_is_there_once_and_in_order(
-    seed: int, proxy_count: int
+    monkeypatch: pytest.MonkeyPatch, seed: int, proxy_count: int, quick_bytes: int
 ) -> None:
+    monkeypatch.setattr(module, "QUICK_UNPACKED", quick_bytes)  # 0: packed by other threads
     upstream = FaultyUpstream(seed, 0.25)
     tasks = Tasks()
     proxies = [a_proxy(upstream, tasks, seed * 10 + at) for at in range(proxy_count)]
@@ -302,4 +306,57 @@ async def test_a_proxy_reads_what_another_one_wrote_meanwhile() -> None:
     one.close()
     with pytest.raises(UpstreamLost):
         await one.reach(upstream.end + 1)
+    await tasks.aclose()
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_large_first_batch_is_packed_by_a_thread_and_comes_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    threads: list[bool] = []
+    loop = threading.get_ident()
+
+    def packed(*arguments: Any) -> bytearray:
+        made = with_definition(*arguments)
+        threads.append(threading.get_ident() != loop)
+        return made
+
+    monkeypatch.setattr(module, "with_definition", packed)
+    upstream, tasks = FaultyUpstream(1, 0), Tasks()
+    proxy = a_proxy(upstream, tasks, 1)
+    await proxy.open(PhysicalLog(), 3)
+    large = a_batch(0, 10_000, 7, 0)
+    batches = [large, a_batch(10_000, 2, 7, 0), a_batch(0, 3, 7, 1), a_batch(10_002, 2, 7, 0)]
+    lanes = [0, 0, 1, 0]
+    async with asyncio.timeout(60):
+        found = await asyncio.gather(
+            *(
+                proxy.append(lane, batch, read_header(batch), 1000)
+                for lane, batch in zip(lanes, batches, strict=True)
+            )
+        )
+    assert found == [0, 10_000, 0, 10_002]
+    assert threads == [True]
+    values = [value for _, value in await read_all(upstream, proxy, 0)]
+    assert values == [f"7/0/{at}" for at in range(10_004)]
+    await tasks.aclose()
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_large_first_batch_that_is_not_sound_is_refused_alone() -> None:
+    upstream, tasks = FaultyUpstream(1, 0), Tasks()
+    proxy = a_proxy(upstream, tasks, 1)
+    await proxy.open(PhysicalLog(), 3)
+    records = [Record(at, 1000, None, b"v" * 10) for at in range(10_000)]
+    bad = bytearray(build_batch(records, base_offset=0, producer_id=7, producer_epoch=0))
+    bad[61] = 0xFF  # the first record's length is nonsense
+    bad[62:66] = b"\xff" * 4
+    header = read_header(bad)._replace(base_sequence=0)
+    other = a_batch(0, 2, 8, 1)
+    refused = proxy.append(0, memoryview(bad), header, 1000)
+    async with asyncio.timeout(60):
+        assert await proxy.append(1, other, read_header(other), 1000) == 0
+        with pytest.raises(BatchRefused) as problem:
+            await refused
+    assert problem.value.code == ErrorCode.INVALID_RECORD
     await tasks.aclose()

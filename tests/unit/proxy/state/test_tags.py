@@ -91,6 +91,25 @@ def test_a_definition_comes_with_the_batch_and_goes_again(codec: Codec) -> None:
     )
 
 
+def test_the_other_records_are_not_opened() -> None:
+    """Time and memory do not grow with their number: only the first record is read."""
+    batch = a_batch()
+    last = bytes(batch[-8:])
+    batch[-8:] = b"nonsense"
+    made = with_definition(memoryview(batch), TaggedProducer(7, 3), LIMIT)
+    assert made.endswith(b"nonsense")
+    made[-8:] = last
+    assert open_batch(made, LIMIT)[1:] == RECORDS[1:]
+
+
+def test_a_batch_without_records_cannot_define() -> None:
+    batch = a_batch()[:61]
+    batch[8:12] = (49).to_bytes(4, "big")
+    batch[57:61] = bytes(4)
+    with pytest.raises(CorruptBatch):
+        with_definition(memoryview(batch), TaggedProducer(7, 3), LIMIT)
+
+
 def test_append_time_survives_taking_the_definition_away() -> None:
     from kafscale.records.batch import stamp_append_time
 
