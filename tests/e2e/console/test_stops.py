@@ -10,7 +10,7 @@ from uuid import uuid4
 import pulsar
 import pytest
 from confluent_kafka import Consumer, Producer
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, ViewportSize, expect
 
 from tests.e2e.console.test_journeys import assert_sound, log_in
 from tests.e2e.console.test_records import produce
@@ -20,7 +20,8 @@ from tests.support.broker import KafscaleProcess
 from tests.support.console import ConsoleProcess
 from tests.support.console_api import Visit
 
-DESK, NARROW = {"width": 1280, "height": 800}, {"width": 320, "height": 640}
+DESK: ViewportSize = {"width": 1280, "height": 800}
+NARROW: ViewportSize = {"width": 320, "height": 640}
 
 
 @pytest.fixture

@@ -46,12 +46,16 @@ async def start(tmp_path: Path) -> AsyncIterator[Start]:
         await server.stop()
 
 
-async def log_in(url: str, trust: ssl.SSLContext | bool = True, **headers: str) -> str:
+async def log_in(
+    url: str, headers: dict[str, str] | None = None, trust: ssl.SSLContext | bool = True
+) -> str:
     """The cookie of a new session, as the browser is told it."""
-    ours = {"X-Kafscale": "1", "Origin": url, "Content-Type": "application/json", **headers}
+    ours = {"X-Kafscale": "1", "Origin": url, "Content-Type": "application/json"}
     async with (
         aiohttp.ClientSession() as browser,
-        browser.post(f"{url}/{PREFIX}session", data=LOGIN, headers=ours, ssl=trust) as answer,
+        browser.post(
+            f"{url}/{PREFIX}session", data=LOGIN, headers=ours | (headers or {}), ssl=trust
+        ) as answer,
     ):
         assert answer.status == 204
         return answer.headers["Set-Cookie"]
@@ -63,7 +67,7 @@ async def test_a_console_with_a_certificate_speaks_tls_and_its_cookie_is_secure(
     authority = Authority(tmp_path, "authority")
     port = await start(authority.issue("console"), is_encrypted=True)
     trust = ssl.create_default_context(cafile=str(authority.file))
-    assert "; Secure" in await log_in(f"https://127.0.0.1:{port}", trust)
+    assert "; Secure" in await log_in(f"https://127.0.0.1:{port}", trust=trust)
 
 
 async def test_the_cookie_is_secure_where_a_trusted_proxy_speaks_tls_with_the_browser(
@@ -71,9 +75,9 @@ async def test_the_cookie_is_secure_where_a_trusted_proxy_speaks_tls_with_the_br
 ) -> None:
     forwarded = {"X-Forwarded-Proto": "https"}
     trusted = await start(trusted_proxies=read_networks(["127.0.0.1"]))
-    assert "; Secure" in await log_in(f"http://127.0.0.1:{trusted}", **forwarded)
+    assert "; Secure" in await log_in(f"http://127.0.0.1:{trusted}", forwarded)
     other = await start()
-    assert "; Secure" not in await log_in(f"http://127.0.0.1:{other}", **forwarded)
+    assert "; Secure" not in await log_in(f"http://127.0.0.1:{other}", forwarded)
 
 
 async def test_parts_of_lists_have_a_largest_size(start: Start) -> None:
