@@ -1,5 +1,5 @@
 //! The broker has the function by which a module gives its output. Newer linkers must be told so.
 
 fn main() {
-    println!("cargo::rustc-link-arg-examples=--allow-undefined");
+    println!("cargo::rustc-link-arg=--allow-undefined");
 }
