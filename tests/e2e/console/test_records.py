@@ -9,7 +9,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from confluent_kafka import Consumer, Message, Producer
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from playwright.sync_api import Browser, Page, expect
@@ -200,6 +200,7 @@ def test_offsets_are_reset_by_a_plan_that_is_seen_first(
         {
             "bootstrap.servers": console_broker.bootstrap,
             "group.id": group,
+            "client.id": "reader-7",
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
         }
@@ -214,6 +215,7 @@ def test_offsets_are_reset_by_a_plan_that_is_seen_first(
     expect(page.get_by_role("row", name=re.compile(f"^{topic} 0 30 40 10"))).to_be_visible()
     page.get_by_role("button", name="Reset offsets").click()
     expect(page.get_by_role("dialog")).to_contain_text("1 member is in the group")
+    expect(page.get_by_role("dialog")).to_contain_text("reader-7")
     page.get_by_role("button", name="Close").click()
     consumer.close()
 
@@ -224,9 +226,22 @@ def test_offsets_are_reset_by_a_plan_that_is_seen_first(
     page.get_by_role("button", name="Preview").click()
     expect(page.get_by_role("row", name=re.compile(f"^{topic} 0 30 20 -10"))).to_be_visible()
     assert_sound(page)
+    another = Consumer({"bootstrap.servers": console_broker.bootstrap, "group.id": group})
+    another.commit(offsets=[TopicPartition(topic, 0, 25)], asynchronous=False)
+    another.close()
     page.get_by_label(f"Type {group}").fill(group)
-    page.get_by_role("dialog").get_by_role("button", name="Reset offsets").click()
-    expect(page.get_by_role("row", name=re.compile(f"^{topic} 0 20 40 20"))).to_be_visible()
+    execute = page.get_by_role("dialog").get_by_role("button", name="Reset offsets")
+    execute.click()
+    expect(page.get_by_role("alert")).to_contain_text("the group has committed since")
+    assert_sound(page)
+    page.get_by_role("button", name="Back").click()
+    page.get_by_label("Go to").select_option("shift")
+    page.get_by_label("Records", exact=True).fill("-10")
+    page.get_by_role("button", name="Preview").click()
+    expect(page.get_by_role("row", name=re.compile(f"^{topic} 0 25 15 -10"))).to_be_visible()
+    page.get_by_label(f"Type {group}").fill(group)
+    execute.click()
+    expect(page.get_by_role("row", name=re.compile(f"^{topic} 0 15 40 25"))).to_be_visible()
 
 
 def test_a_read_only_console_shows_no_values_and_no_buttons_that_change(
