@@ -250,7 +250,7 @@ def test_offsets_are_found_by_position_and_by_time(
 
 def test_every_client_sees_the_same_cluster(client: Client, admin: Client) -> None:
     seen, known = client.cluster(), admin.cluster()
-    assert seen.brokers == known.brokers
+    assert sorted(seen.brokers) == sorted(known.brokers)
     assert len(seen.brokers) == {"proxy": 2, "proxy-three": 4}.get(AGAINST, 1)  # proxy and nodes
     assert seen.controller in seen.brokers
     if "cluster id" not in client.lacks:
@@ -311,7 +311,10 @@ def test_cluster_id_broker_id_and_records_outlive_a_restart(
         own_broker.kill()
     own_broker.start()
     client = CLIENTS[name](own_broker.bootstrap)
-    assert eventually(client.cluster, lambda cluster: bool(cluster.brokers)) == before
+    after = eventually(client.cluster, lambda cluster: bool(cluster.brokers))
+    if AGAINST == "proxy-three":  # Apache Kafka of several nodes names any of them as controller
+        after = replace(after, controller=before.controller)
+    assert after == before
     assert client.list_topics()["kept"] == 3
     found = client.consume("kept", [0, 1, 2], 3)
     assert_same(found, expected(records, offsets), since_ms)

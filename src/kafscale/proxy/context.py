@@ -1,8 +1,8 @@
 """What all connections of a proxy share."""
 
+import asyncio
 from dataclasses import dataclass, field
 
-from kafscale.gateways.kafka.calls.login import LoginRules
 from kafscale.model.clock import Clock
 from kafscale.model.endpoints import Endpoint
 from kafscale.proxy.access.front import FrontAccess
@@ -31,7 +31,8 @@ class ProxyContext:
     tasks: Tasks
     ledger_topic: str
     metrics: ProxyMetrics
-    logins: LoginRules | None = None
+    opened: asyncio.Event  # until then clients' requests wait: the proxy is not among its peers
     acls: UpstreamAcls | None = None  # of the upstream; None: clients may do everything
     access: FrontAccess | None = None  # that decides by them
-    doors: dict[int, Endpoint] = field(default_factory=dict)  # upstream brokers as clients see them
+    # Upstream brokers as the clients of each listener see them.
+    doors: dict[str, dict[int, Endpoint]] = field(default_factory=dict)

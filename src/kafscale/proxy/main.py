@@ -15,12 +15,10 @@ import uvloop
 from kafscale.gateways.audit_log import AuditLog
 from kafscale.gateways.client_log import ClientLog
 from kafscale.gateways.connections import ConnectionLimits, Connections
-from kafscale.gateways.kafka.calls.login import LoginRules
 from kafscale.gateways.ops_http import OpsServer
 from kafscale.model.clock import Clock, Dice
 from kafscale.model.errors import KafscaleError
 from kafscale.proxy.access.front import FrontAccess
-from kafscale.proxy.access.logins import FileUsers
 from kafscale.proxy.connections.doors import AddressTaken, ProxyDoors
 from kafscale.proxy.context import ProxyContext
 from kafscale.proxy.coordination.members import Members
@@ -44,8 +42,6 @@ from kafscale.tasks import Tasks
 logger = structlog.get_logger()
 
 _LEAVE_S: Final = 10.0
-_LOGIN_S: Final = 10.0
-_FAILURE_DELAY_S: Final = 0.2
 _PAUSE_S: Final = 0.5
 _MOST_ANSWER: Final = 256 << 20
 
@@ -148,7 +144,6 @@ class Proxy:
         audit = AuditLog(clock, lambda *labels: metrics.audit_events.labels(*labels).inc())
         rules = settings.acl_rules
         self.acls = None if rules is None else UpstreamAcls(self.upstream, rules)
-        front = settings.listen.sasl
         self.context = ProxyContext(
             self.upstream,
             TopicMap(settings.rules, self.upstream, self.ledger),
@@ -160,21 +155,14 @@ class Proxy:
             self.tasks,
             settings.ledger_topic,
             metrics,
+            asyncio.Event(),
             acls=self.acls,
             access=None
             if self.acls is None
             else FrontAccess(self.acls.authorizer, audit, clock, client_log),
-            logins=None
-            if front is None
-            else LoginRules(
-                FileUsers(front.users_file, front.enabled_mechanisms, dice),
-                tuple(front.enabled_mechanisms),
-                _LOGIN_S,
-                _FAILURE_DELAY_S,
-                None,
-            ),
         )
-        self.doors = ProxyDoors(settings.listen, self.context, client_log, audit)
+        most = settings.listen.max_connections
+        self.doors = ProxyDoors(settings.front_doors, most, self.context, client_log, audit, dice)
         self.is_started = self.is_leaving = False
         self.page = OpsServer(self._show_metrics, self._checks)
         metrics.sample(
@@ -209,13 +197,15 @@ class Proxy:
             self.tasks.spawn(self.acls.keep_loading(), "acls")
         await self.ledger.open()
         await self.doors.open_brokers()
-        endpoint = await self.doors.open()
-        await self.members.join(endpoint.host, endpoint.port)
+        endpoints = await self.doors.open()
+        await self.members.join(endpoints)
+        self.context.opened.set()
         self.tasks.spawn(self.members.keep_saying(), "beat")
         self.tasks.spawn(self.partitions.keep_watching(), "watch")
         self.tasks.spawn(self.doors.keep_looking(), "doors")
         self.is_started = True
-        logger.info("proxy_started", address=str(endpoint), node=self.members.own_node)
+        address = ",".join(map(str, endpoints.values()))
+        logger.info("proxy_started", address=address, node=self.members.own_node)
 
     async def _until_reached(self, ask: Callable[[], Awaitable[None]]) -> None:
         while True:

@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -16,9 +16,11 @@ from kafscale.access.acls import read_principal
 from kafscale.engine.access.acls import AclRules
 from kafscale.model.errors import InvalidAcl, MappingError
 from kafscale.model.security.secret import Secret
+from kafscale.proxy.front_doors import DoorTls, FrontDoor, read_front_doors
 from kafscale.proxy.upstream.ledger import DEFAULT_TOPIC
 from kafscale.proxy.upstream.link import UpstreamAddress
 from kafscale.proxy.upstream.login import MECHANISMS
+from kafscale.settings.security import TlsSection
 from kafscale.settings.values import ConfigError
 from kafscale.settings.yaml_file import read_tree
 from kafscale.virtual.arithmetic import DEFAULT_RANGE, Remapper
@@ -26,6 +28,7 @@ from kafscale.virtual.rules import LayoutRules, Override, PartitionLayout
 
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _MOST_ID: Final = 9_999
+DEFAULT_ADDRESS: Final = "127.0.0.1:9092"
 
 
 class TlsSettings(msgspec.Struct, forbid_unknown_fields=True):
@@ -54,7 +57,7 @@ class ListenAcls(msgspec.Struct, forbid_unknown_fields=True):
 class Listen(msgspec.Struct, forbid_unknown_fields=True):
     """Where clients connect."""
 
-    address: str = "127.0.0.1:9092"
+    address: str = ""  # "": DEFAULT_ADDRESS
     advertised_address: str | None = None
     first_broker_port: int = 0  # of the upstream's broker 0; 0: any free ports
     max_connections: int = 1000
@@ -104,6 +107,7 @@ class ProxySettings(msgspec.Struct, forbid_unknown_fields=True):
     """The whole file."""
 
     id: int = 0
+    listeners: str | list[dict[str, object]] | None = None  # instead of listen.address
     listen: Listen = msgspec.field(default_factory=Listen)
     kafka: Kafka = msgspec.field(default_factory=Kafka)
     mapping: MappingSettings = msgspec.field(default_factory=MappingSettings)
@@ -137,6 +141,39 @@ class ProxySettings(msgspec.Struct, forbid_unknown_fields=True):
         except InvalidAcl as problem:
             raise ConfigError(f"listen.acls.super_users: {problem}") from None
         return AclRules(users, acls.allow_everyone_if_no_acl_found)
+
+    @property
+    def front_doors(self) -> list[FrontDoor]:
+        """Where clients connect. Raises ConfigError."""
+        listen = self.listen
+        files = TlsSettings() if listen.tls is None else listen.tls
+        sasl = ListenSasl() if listen.sasl is None else listen.sasl
+        client_auth: Literal["none", "required"]
+        client_auth = "required" if files.require_client_cert else "none"
+        if self.listeners is not None:
+            if listen.address or listen.advertised_address or listen.first_broker_port:
+                raise ConfigError("listeners: listen.address (--listen) is for one listener alone")
+            tls = TlsSection(files.cert_path, files.key_path, files.ca_cert_path, client_auth)
+            return read_front_doors(self.listeners, tls, sasl.enabled_mechanisms, sasl.users_file)
+        address = read_address(listen.address or DEFAULT_ADDRESS, "listen.address")
+        told = UpstreamAddress(address.host, 0)
+        if listen.advertised_address is not None:
+            told = read_address(listen.advertised_address, "listen.advertised_address")
+        return [
+            FrontDoor(
+                "",
+                address,
+                told,
+                listen.first_broker_port,
+                None
+                if listen.tls is None
+                else DoorTls(
+                    files.cert_path or "", files.key_path or "", files.ca_cert_path, client_auth
+                ),
+                () if listen.sasl is None else tuple(sasl.enabled_mechanisms),
+                sasl.users_file,
+            )
+        ]
 
     @property
     def bootstrap(self) -> list[UpstreamAddress]:
@@ -210,9 +247,6 @@ def check(settings: ProxySettings) -> None:
     if not settings.kafka.bootstrap_servers:
         raise ConfigError("the upstream is not known: give --upstream or kafka.bootstrap_servers")
     _ = settings.bootstrap
-    read_address(settings.listen.address, "listen.address")
-    if settings.listen.advertised_address is not None:
-        read_address(settings.listen.advertised_address, "listen.advertised_address")
     if not 0 <= settings.id <= _MOST_ID:
         raise ConfigError(f"id: expected a number from 0 to {_MOST_ID}")
     if not settings.ledger_topic.startswith("__"):
@@ -235,6 +269,7 @@ def check(settings: ProxySettings) -> None:
     if settings.metrics.address:
         read_address(settings.metrics.address, "metrics.address")
     _ = settings.acl_rules
+    _ = settings.front_doors
     _check_mapping(settings)
 
 

@@ -11,7 +11,7 @@ import ipaddress
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import Annotated, Final, Literal, NamedTuple
+from typing import Annotated, Final, Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -48,6 +48,9 @@ class ListenerSetting(
         )
 
 
+L = TypeVar("L", bound=ListenerSetting)
+
+
 class Advertised(NamedTuple):
     """What the clients of a listener are told, in the short form."""
 
@@ -74,13 +77,18 @@ class ListenerConflict(ValueError):
 
 def read_listeners(raw: object) -> Iterable[ListenerSetting]:
     """Read either form. Raises ValueError."""
+    return read_listeners_as(ListenerSetting, raw)
+
+
+def read_listeners_as(kind: type[L], raw: object) -> list[L]:
+    """The same for listeners that have more settings. Raises ValueError."""
     if isinstance(raw, str):
         rows = [
-            ListenerSetting(name=short.name, host=short.host, port=short.port)
+            kind(name=short.name, host=short.host, port=short.port)
             for short in read_advertised(raw)
         ]
     else:
-        rows = msgspec.convert(raw, list[ListenerSetting])
+        rows = msgspec.convert(raw, list[kind])  # type: ignore[valid-type]
     return [_with_protocol(row) for row in rows]
 
 
@@ -97,7 +105,7 @@ def read_advertised(raw: object) -> Iterable[Advertised]:
         yield Advertised(short[1].upper(), short[2].strip("[]"), int(short[3]))
 
 
-def _with_protocol(row: ListenerSetting) -> ListenerSetting:
+def _with_protocol(row: L) -> L:
     name = row.name.upper()
     usual = name if name in PROTOCOLS else PLAINTEXT
     return msgspec.structs.replace(row, name=name, protocol=row.protocol.upper() or usual)

@@ -4,6 +4,7 @@ import pytest
 
 from kafscale.access.scram import SCRAM_MECHANISMS
 from kafscale.engine.access.authentication import Exchange
+from kafscale.model.endpoints import Endpoint
 from kafscale.model.errors import AuthenticationFailed
 from kafscale.model.security.secret import Secret
 from kafscale.proxy.access.logins import FileUsers
@@ -137,3 +138,12 @@ def test_acks_are_read_off_any_produce_request(version: int, acks: int) -> None:
 def test_every_request_that_is_read_is_known_to_the_codec() -> None:
     assert AT_OWN_ADDRESS.keys() <= BY_KEY.keys()
     assert EVERYWHERE.keys() < AT_OWN_ADDRESS.keys()
+
+
+def test_a_proxy_is_found_by_the_listener_of_the_one_who_asks() -> None:
+    named = {"INSIDE": Endpoint("a", 1), "OUTSIDE": Endpoint("b", 2)}
+    peer = Peer(1_000_000, "a", 1, named)
+    assert peer.endpoint("OUTSIDE") == Endpoint("b", 2)
+    assert peer.endpoint("OTHER") is None
+    assert peer.endpoint("") == Endpoint("a", 1)  # of a proxy with one listener
+    assert Peer(1_000_001, "c", 3).endpoint("OUTSIDE") == Endpoint("c", 3)

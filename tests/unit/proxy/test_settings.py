@@ -71,6 +71,21 @@ def test_a_password_comes_from_the_environment_or_a_file(tmp_path: Path) -> None
         (UPSTREAM | {"listen": {"sasl": {}}}, "users_file"),
         (UPSTREAM | {"ledger_topic": "orders"}, "ledger_topic"),
         ({"kafka": {"bootstrap_servers": ["a"]}}, "HOST:PORT"),
+        (UPSTREAM | {"listeners": "A://h:1", "listen": {"address": "h:1"}}, "one listener alone"),
+        (UPSTREAM | {"listeners": "A://h:1,A://h:2"}, "2 listeners have the name A"),
+        (UPSTREAM | {"listeners": "A:1"}, "listeners: not NAME"),
+        (UPSTREAM | {"listeners": "A://0.0.0.0:1"}, "advertisedHost"),
+        (UPSTREAM | {"listeners": [{"name": "A", "port": 1, "protocol": "SSL"}]}, "certificate"),
+        (UPSTREAM | {"listeners": [{"name": "SASL_PLAINTEXT", "port": 1}]}, "needs usersFile"),
+        (
+            UPSTREAM
+            | {
+                "listen": {"sasl": {"users_file": "u"}},
+                "listeners": [{"name": "SASL_PLAINTEXT", "port": 1, "mechanisms": ["OAUTHBEARER"]}],
+            },
+            "OAUTHBEARER|mechanisms",
+        ),
+        (UPSTREAM | {"listeners": [{"name": "A", "port": 1, "prot": "SSL"}]}, "prot"),
         (
             {"kafka": {"bootstrap_servers": ["a:1"], "sasl": {"mechanism": "GSSAPI"}}},
             "mechanism",
@@ -85,3 +100,40 @@ def test_settings_that_cannot_be_used_are_refused(tree: dict[str, object], words
 def test_unknown_names_are_refused() -> None:
     with pytest.raises(ConfigError, match="lisen"):
         read_settings({"lisen": {}}, {})
+
+
+def test_listeners_have_the_brokers_two_forms() -> None:
+    settings = read_settings(UPSTREAM | {"listeners": "inside://h:1,outside://g:2"}, {})
+    check(settings)
+    names = [(one.name, one.address, one.told) for one in settings.front_doors]
+    assert names == [("INSIDE", ("h", 1), ("h", 0)), ("OUTSIDE", ("g", 2), ("g", 0))]
+    row = {
+        "name": "OUTSIDE",
+        "protocol": "SASL_SSL",
+        "host": "0.0.0.0",
+        "port": 3,
+        "advertisedHost": "kafka.example",
+        "advertisedPort": 4,
+        "firstBrokerPort": 5,
+        "mechanisms": ["scram-sha-512"],
+        "usersFile": "own",
+    }
+    listen = {
+        "tls": {"cert_path": "c", "key_path": "k", "ca_cert_path": "a"},
+        "sasl": {"users_file": "all"},
+    }
+    tree = UPSTREAM | {"listen": listen, "listeners": [row, {"name": "SASL_PLAINTEXT", "port": 6}]}
+    outside, other = read_settings(tree, {}).front_doors
+    assert outside.told == ("kafka.example", 4)
+    assert outside.first_broker_port == 5
+    assert outside.tls == ("c", "k", "a", "none")  # what it does not say, listen.tls says
+    assert (outside.mechanisms, outside.users_file) == (("SCRAM-SHA-512",), "own")
+    assert (other.tls, other.mechanisms, other.users_file) == (None, ("PLAIN",), "all")
+
+
+def test_one_listener_needs_no_name() -> None:
+    listen = {"address": "h:1", "advertised_address": "g:2", "first_broker_port": 7}
+    (only,) = read_settings(UPSTREAM | {"listen": listen}, {}).front_doors
+    assert only == ("", ("h", 1), ("g", 2), 7, None, (), "")
+    (only,) = read_settings(UPSTREAM, {}).front_doors
+    assert only.address == ("127.0.0.1", 9092)

@@ -34,7 +34,7 @@ class FileUsers:
         try:
             self._passwords = read_passwords(Path(path))
         except (OSError, ValueError) as problem:
-            raise ConfigError(f"listen.sasl.users_file: {problem}") from None
+            raise ConfigError(f"users_file: {problem}") from None
         self._dice = dice
         self._secret = dice.token(32)
         self._credentials: dict[tuple[str, str], ScramCredential] = {

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, NamedTuple, TypeVar
 
+from kafscale.model.endpoints import Endpoint
 from kafscale.proxy.context import ProxyContext
 from kafscale.proxy.upstream.link import Link
 from kafscale.wire.kafka import frame
@@ -24,6 +25,17 @@ class ProxyCall(NamedTuple):
     message: Any
     node: int | None  # the upstream broker whose place the proxy takes; None: its own
     link: Callable[[], Awaitable[Link]]  # the connection to the upstream of this client alone
+    listener: str = ""  # that the client came in by
+
+    @property
+    def doors(self) -> dict[int, Endpoint]:
+        """Where this client finds the upstream's brokers."""
+        return self.context.doors.get(self.listener, {})
+
+    def peers(self) -> list[tuple[int, Endpoint]]:
+        """The proxies that have the client's listener, and where it is."""
+        found = ((peer.node, peer.endpoint(self.listener)) for peer in self.context.members.alive)
+        return [(node, endpoint) for node, endpoint in found if endpoint is not None]
 
     @property
     def version(self) -> int:

@@ -66,12 +66,13 @@ async def metadata(call: ProxyCall) -> ProxyAnswer:
     context = call.context
     context.upstream.learn(answer)
     for broker in answer.brokers:
-        door = context.doors.get(broker.node_id)
+        door = call.doors.get(broker.node_id)
         if door is not None:
             broker.host, broker.port = door.host, door.port
-    answer.brokers = [one for one in answer.brokers if one.node_id in context.doors]
+    answer.brokers = [one for one in answer.brokers if one.node_id in call.doors]
     answer.brokers += [
-        MetadataResponseBroker(peer.node, peer.host, peer.port) for peer in context.members.alive
+        MetadataResponseBroker(node, endpoint.host, endpoint.port)
+        for node, endpoint in call.peers()
     ]
     answer.topics = [topic for topic in answer.topics if topic.name != context.ledger_topic]
     for topic in answer.topics:
@@ -107,6 +108,9 @@ def _partitions(
         if row is None or leader is None:
             made.append(MetadataResponsePartition(ErrorCode.LEADER_NOT_AVAILABLE, partition, -1))
             continue
+        if leader.endpoint(call.listener) is None:
+            made.append(MetadataResponsePartition(ErrorCode.LISTENER_NOT_FOUND, partition, -1))
+            continue
         # The upstream may have no leader for a moment; the proxy waits for the next one.
         epoch = row.leader_epoch
         nodes = [leader.node]
@@ -117,7 +121,7 @@ def _partitions(
 async def find_coordinator(call: ProxyCall) -> ProxyAnswer:
     """The upstream's coordinator, at the address that this proxy has for it."""
     answer = await call.ask(call.message, FindCoordinatorResponse)
-    doors = call.context.doors
+    doors = call.doors
     if call.version < 4:
         if not answer.error_code and answer.node_id in doors:
             answer.host, answer.port = doors[answer.node_id].host, doors[answer.node_id].port
@@ -134,12 +138,11 @@ async def find_coordinator(call: ProxyCall) -> ProxyAnswer:
 async def describe_cluster(call: ProxyCall) -> ProxyAnswer:
     """All brokers, proxies among them, at addresses of proxies."""
     answer = await call.ask(call.message, DescribeClusterResponse)
-    doors = call.context.doors
+    doors = call.doors
     answer.brokers = [one for one in answer.brokers if one.broker_id in doors]
     for broker in answer.brokers:
         broker.host, broker.port = doors[broker.broker_id].host, doors[broker.broker_id].port
     answer.brokers += [
-        DescribeClusterBroker(peer.node, peer.host, peer.port)
-        for peer in call.context.members.alive
+        DescribeClusterBroker(node, endpoint.host, endpoint.port) for node, endpoint in call.peers()
     ]
     return answer

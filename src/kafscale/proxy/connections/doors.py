@@ -1,10 +1,11 @@
-"""The addresses of a proxy: one of its own, and one for each broker of the upstream.
+"""The addresses of a proxy: for each listener its own, and one for each broker of the upstream.
 
 Clients ask a partition's leader for its records and a group's coordinator for the group, each at
 its own address. Behind the address that stands for an upstream broker, requests go to that broker.
 """
 
 import asyncio
+from collections.abc import Sequence
 from typing import Final
 
 import structlog
@@ -13,96 +14,119 @@ from kafscale.gateways.audit_log import AuditLog
 from kafscale.gateways.client_log import ClientLog
 from kafscale.gateways.connection import Connection
 from kafscale.gateways.connections import ConnectionLimits, Connections
-from kafscale.gateways.kafka.calls.login import Login, LoginReport
+from kafscale.gateways.kafka.calls.login import Login, LoginReport, LoginRules
 from kafscale.gateways.listener import Listener
 from kafscale.gateways.tls import Tls, TlsFiles
+from kafscale.model.clock import Dice
 from kafscale.model.endpoints import Endpoint
 from kafscale.model.errors import AuthenticationFailed, KafscaleError
 from kafscale.model.security.audit import ALLOWED, AuditEvent, AuditKind
+from kafscale.proxy.access.logins import FileUsers
 from kafscale.proxy.connections.session import ProxySession
 from kafscale.proxy.context import ProxyContext
-from kafscale.proxy.settings import Listen, read_address
+from kafscale.proxy.front_doors import FrontDoor
 
 logger = structlog.get_logger()
 
 _LOOK_S: Final = 1.0
+_LOGIN_S: Final = 10.0
+_FAILURE_DELAY_S: Final = 0.2
 
 
 class AddressTaken(KafscaleError):
     """An address cannot be had."""
 
 
+class _Door:
+    """One listener: its certificates, who may log in, and its open sockets."""
+
+    def __init__(self, settings: FrontDoor, dice: Dice) -> None:
+        """Read certificates and users. Raises UnusableCertificates, ConfigError."""
+        self.settings = settings
+        self.tls: Tls | None = None
+        self.logins: LoginRules | None = None
+        self.open: dict[int | None, Listener] = {}  # by the upstream's broker; None: the proxy's
+        if settings.tls is not None:
+            self.tls = Tls(settings.name or "proxy", TlsFiles(*settings.tls))
+        if settings.mechanisms:
+            self.logins = LoginRules(
+                FileUsers(settings.users_file, list(settings.mechanisms), dice),
+                settings.mechanisms,
+                _LOGIN_S,
+                _FAILURE_DELAY_S,
+                None,
+            )
+
+    def name_of(self, node: int | None) -> str:
+        """What the log calls a listening socket."""
+        own = self.settings.name
+        if node is None:
+            return own or "proxy"
+        return f"{own}-broker-{node}" if own else f"broker-{node}"
+
+
 class ProxyDoors:
     """All listening sockets of a proxy."""
 
     def __init__(
-        self, settings: Listen, context: ProxyContext, client_log: ClientLog, audit: AuditLog
+        self,
+        settings: Sequence[FrontDoor],
+        most_connections: int,
+        context: ProxyContext,
+        client_log: ClientLog,
+        audit: AuditLog,
+        dice: Dice,
     ) -> None:
-        """Read certificates; nothing is open yet. Raises UnusableCertificates."""
-        self._settings = settings
+        """Read certificates; nothing is open yet. Raises UnusableCertificates, ConfigError."""
+        self._doors = [_Door(one, dice) for one in settings]
         self._context = context
         self._audit = audit
-        self._address = read_address(settings.address, "listen.address")
-        files = settings.tls
-        self._tls = (
-            None
-            if files is None
-            else Tls(
-                "proxy",
-                TlsFiles(
-                    files.cert_path or "",
-                    files.key_path or "",
-                    files.ca_cert_path,
-                    "required" if files.require_client_cert else "none",
-                ),
-            )
-        )
         self.connections = Connections(
-            ConnectionLimits(max_connections=settings.max_connections),
+            ConnectionLimits(max_connections=most_connections),
             context.clock,
             buffered_bytes=lambda: 0,
             refusals=lambda reason: context.metrics.refused.labels(reason).inc(),
             client_log=client_log,
             audit=audit,
         )
-        self._listeners: dict[int | None, Listener] = {}
 
-    async def open(self) -> Endpoint:
-        """Listen at the proxy's own address; gives what clients are told."""
-        own = await self._listen(None, self._address.port)
-        if self._settings.advertised_address is not None:
-            said = read_address(self._settings.advertised_address, "listen.advertised_address")
-            own = Endpoint(said.host, said.port)
-        return own
+    async def open(self) -> dict[str, Endpoint]:
+        """Listen at the proxy's own addresses; gives what the clients of each are told."""
+        found: dict[str, Endpoint] = {}
+        for door in self._doors:
+            settings = door.settings
+            given = await self._listen(door, None, settings.address.port)
+            found[settings.name] = Endpoint(settings.told.host, settings.told.port or given)
+        return found
 
     async def open_brokers(self) -> None:
         """Listen for every broker of the upstream that has no address here yet."""
-        first = self._settings.first_broker_port
-        for node in sorted(self._context.upstream.nodes.keys() - self._listeners.keys()):
-            self._context.doors[node] = await self._listen(node, first + node if first else 0)
+        for door in self._doors:
+            first = door.settings.first_broker_port
+            known = self._context.doors.setdefault(door.settings.name, {})
+            for node in sorted(self._context.upstream.nodes.keys() - door.open.keys()):
+                given = await self._listen(door, node, first + node if first else 0)
+                known[node] = Endpoint(door.settings.told.host, given)
 
-    async def _listen(self, node: int | None, port: int) -> Endpoint:
+    async def _listen(self, door: _Door, node: int | None, port: int) -> int:
         def make_session(connection: Connection) -> ProxySession:
-            rules = self._context.logins
+            rules = door.logins
             report = self._report_logins(connection)
             login = None if rules is None else Login(rules, self._context.clock, report)
-            if login is None and self._tls is not None:
-                self._take_certificate(connection, self._tls)
-            return ProxySession(connection, self._context, node, login)
+            if login is None and door.tls is not None:
+                self._take_certificate(connection, door.tls)
+            return ProxySession(connection, self._context, node, login, door.settings.name)
 
-        name = "proxy" if node is None else f"broker-{node}"
-        listener = Listener(name, make_session, self.connections)
-        host = self._address.host
+        listener = Listener(door.name_of(node), make_session, self.connections)
+        host = door.settings.address.host
         try:
-            given = await listener.open(host, port, self._tls)
+            given = await listener.open(host, port, door.tls)
         except OSError as problem:
             raise AddressTaken(
                 f"cannot listen on {host}:{port}: {problem.strerror or problem}"
             ) from None
-        self._listeners[node] = listener
-        advertised = self._settings.advertised_address
-        told = host if advertised is None else read_address(advertised, "advertised").host
-        return Endpoint(told, given)
+        door.open[node] = listener
+        return given
 
     def _take_certificate(self, connection: Connection, tls: Tls) -> None:
         try:
@@ -132,8 +156,9 @@ class ProxyDoors:
         while True:
             await asyncio.sleep(_LOOK_S)
             self._audit.end_windows()
-            if self._tls is not None:
-                self._tls.reread()
+            for door in self._doors:
+                if door.tls is not None:
+                    door.tls.reread()
             try:
                 await self.open_brokers()
             except AddressTaken as problem:
@@ -141,8 +166,9 @@ class ProxyDoors:
 
     def close(self) -> None:
         """Accept no new connections."""
-        for listener in self._listeners.values():
-            listener.close()
+        for door in self._doors:
+            for listener in door.open.values():
+                listener.close()
 
     async def aclose(self) -> None:
         """End all connections."""

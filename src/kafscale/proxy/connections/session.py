@@ -97,9 +97,18 @@ class ProxySession:
     """Implements gateways.connection.Session."""
 
     def __init__(
-        self, connection: Connection, context: ProxyContext, node: int | None, login: Login | None
+        self,
+        connection: Connection,
+        context: ProxyContext,
+        node: int | None,
+        login: Login | None,
+        listener: str = "",
     ) -> None:
-        """`node`: the upstream broker in whose place the proxy listens; None: its own address."""
+        """`node`: the upstream broker in whose place the proxy listens; None: its own address.
+
+        `listener`: by whose name the client is told addresses.
+        """
+        self._listener = listener
         self._connection = connection
         self._context = context
         self._node = node
@@ -153,6 +162,7 @@ class ProxySession:
     # -- requests -----------------------------------------------------------------------------
 
     async def _run(self) -> None:
+        await self._context.opened.wait()
         while not self._is_closed:
             self._go_on.clear()
             may_begin = len(self._slots) < _MOST_UNDER_WAY and not self._connection.is_write_blocked
@@ -240,7 +250,9 @@ class ProxySession:
         self, request: RequestHeader, message: Message, slot: _Slot, checked: Call | None = None
     ) -> None:
         self.writes = self.writes or request.api_key == PRODUCE
-        call = ProxyCall(self._context, request, message, self._node, self._upstream)
+        call = ProxyCall(
+            self._context, request, message, self._node, self._upstream, self._listener
+        )
         answer = await self._handlers[request.api_key](call)
         if answer is None or isinstance(answer, Message):
             self._answer(slot, request, answer, checked)
@@ -313,7 +325,9 @@ class ProxySession:
             self._fill(slot, frames.response_frame(request.correlation_id, refusal, 0))
             return
         message = frames.read_body(request, frame)
-        call = ProxyCall(self._context, request, message, self._node, self._upstream)
+        call = ProxyCall(
+            self._context, request, message, self._node, self._upstream, self._listener
+        )
         changed = frozenset(self._handlers) | {API_VERSIONS}
         checked = versions_of if self._context.access is not None else None
         self._answer(slot, request, await cluster.api_versions(call, changed, checked))

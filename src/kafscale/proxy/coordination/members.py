@@ -7,12 +7,15 @@ the upstream's log decides (partitions/partition.py).
 
 import asyncio
 import hashlib
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import msgspec
 import structlog
 
 from kafscale.model.clock import Clock
+from kafscale.model.endpoints import Endpoint
 from kafscale.model.errors import KafscaleError
 from kafscale.proxy.upstream.ledger import Ledger
 
@@ -31,6 +34,7 @@ class ProxyRow(msgspec.Struct, frozen=True):
     host: str
     port: int
     beat: int
+    listeners: dict[str, Endpoint] = {}
 
 
 class Peer(NamedTuple):
@@ -39,6 +43,13 @@ class Peer(NamedTuple):
     node: int
     host: str
     port: int
+    listeners: Mapping[str, Endpoint] = MappingProxyType({})  # by name; none: it has only one
+
+    def endpoint(self, listener: str) -> Endpoint | None:
+        """Where the clients of a listener find this proxy; None: it has no such listener."""
+        if not listener or not self.listeners:
+            return Endpoint(self.host, self.port)
+        return self.listeners.get(listener)
 
 
 class Members:
@@ -65,7 +76,7 @@ class Members:
         own = self._own
         if own is not None and node == own.node and (row.host, row.port) != (own.host, own.port):
             logger.error("id_in_use", node=node, by=f"{row.host}:{row.port}")
-        self._heard[node] = Peer(node, row.host, row.port), self._clock.elapsed_s()
+        self._heard[node] = Peer(node, row.host, row.port, row.listeners), self._clock.elapsed_s()
 
     @property
     def alive(self) -> list[Peer]:
@@ -76,7 +87,8 @@ class Members:
             for node, (peer, heard_s) in self._heard.items()
             if heard_s >= since_s and node != self.own_node
         ]
-        return sorted([*others, self._own] if self._own is not None else others)
+        every = [*others, self._own] if self._own is not None else others
+        return sorted(every, key=lambda peer: peer.node)
 
     def owner(self, topic_id: bytes, index: int) -> Peer | None:
         """The proxy that serves a physical partition; None if there is none."""
@@ -100,14 +112,17 @@ class Members:
         before = max([*alive, *gone], key=lambda peer: _weight(peer.node, topic_id, index))
         return before if before in gone else None
 
-    async def join(self, host: str, port: int) -> None:
-        """Begin to serve."""
-        await self._say(host, port)
-        self._own = Peer(self.own_node, host, port)
+    async def join(self, endpoints: Mapping[str, Endpoint]) -> None:
+        """Begin to serve at these endpoints, by listener; that of an only listener has no name."""
+        first = next(iter(endpoints.values()))
+        named = {name: endpoint for name, endpoint in endpoints.items() if name}
+        own = Peer(self.own_node, first.host, first.port, named)
+        await self._say(own)
+        self._own = own
 
-    async def _say(self, host: str, port: int) -> None:
+    async def _say(self, own: Peer) -> None:
         self._beat += 1
-        row = msgspec.json.encode(ProxyRow(host, port, self._beat))
+        row = msgspec.json.encode(ProxyRow(own.host, own.port, self._beat, dict(own.listeners)))
         await self._ledger.write({KEY + str(self.own_node).encode(): row})
 
     async def keep_saying(self) -> None:
@@ -117,7 +132,7 @@ class Members:
             own = self._own
             if own is not None:
                 try:
-                    await self._say(own.host, own.port)
+                    await self._say(own)
                 except (KafscaleError, TimeoutError) as problem:
                     logger.info("beat_failed", reason=str(problem))
 

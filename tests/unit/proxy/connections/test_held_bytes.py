@@ -20,6 +20,12 @@ from kafscale.wire.kafka.messages.list_groups import ListGroupsRequest
 from tests.unit.gateways.connections_harness import ConnectionsHarness, FakeTransport, feed
 
 
+def opened() -> asyncio.Event:
+    event = asyncio.Event()
+    event.set()
+    return event
+
+
 class FakeUpstream:
     """Gives each client a link whose other end is the test."""
 
@@ -60,6 +66,7 @@ async def test_a_request_that_was_answered_is_held_no_more(
         upstream=FakeUpstream(link),
         tasks=tasks,
         access=None,
+        opened=opened(),
         metrics=SimpleNamespace(from_clients=count, to_clients=count, count=lambda key: None),
     )
     client, answers = connect(

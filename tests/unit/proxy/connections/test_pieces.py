@@ -24,6 +24,8 @@ class Passed:
     def __init__(self) -> None:
         self.tasks = Tasks()
         self.link = link = Link()
+        self.opened = asyncio.Event()
+        self.opened.set()
         count = SimpleNamespace(inc=lambda size: None)
 
         async def dial(node: int | None) -> Link:
@@ -33,6 +35,7 @@ class Passed:
             upstream=SimpleNamespace(dial=dial),
             tasks=self.tasks,
             access=None,
+            opened=self.opened,
             metrics=SimpleNamespace(from_clients=count, to_clients=count, count=lambda key: None),
         )
 
@@ -122,4 +125,17 @@ async def test_half_an_answer_ends_the_clients_connection(sent: int) -> None:
     passed.below.connection_lost(None)
     await asyncio.sleep(0)
     assert passed.answers.is_aborted
+    await passed.tasks.aclose()
+
+
+async def test_requests_wait_until_the_proxy_is_among_its_peers() -> None:
+    passed = Passed()
+    passed.opened.clear()
+    feed(passed.client, b"".join(frame.request_frame(1, ListGroupsRequest(), 0, "c")))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert not passed.asked.sent
+    passed.opened.set()
+    assert await passed.ask(2)
+    assert len(passed.asked.sent) == 2
     await passed.tasks.aclose()
