@@ -191,9 +191,7 @@ def main() -> None:
                   f"asked: {json.dumps(questions)}")  # fmt: skip
             felt(broker, console, 1 if quick else 3, 2 if quick else 10)
             share, size = idle(console, 5 if quick else 30)
-            print(
-                f"console, in the half minute afterwards: {share * 100:.2f} % of a core, {size:.0f} MB"
-            )
+            print(f"console, just after: {share * 100:.2f} % of a core, {size:.0f} MB")
         finally:
             console.kill()
 
