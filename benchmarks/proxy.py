@@ -12,6 +12,7 @@ import os
 import statistics
 import sys
 import time
+from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -69,28 +70,43 @@ def _throughput(kafka: ApacheKafka, proxy: ProxyProcess, count: int, rounds: int
     for bootstrap, topic in ways.values():
         _create(bootstrap, topic, PARTITIONS)
         _produce(bootstrap, topic, min(count, 1000))
-    figures: dict[str, list[tuple[float, float, float, float]]] = {way: [] for way in ways}
+    writing: dict[str, list[Round]] = {way: [] for way in ways}
+    reading: dict[str, list[Round]] = {way: [] for way in ways}
     for _ in range(rounds):
         for way, (bootstrap, topic) in ways.items():
-            before = cpu_s(proxy.pid)
+            before = _spent(kafka, proxy)
             wrote = _produce(bootstrap, topic, count)
-            between = cpu_s(proxy.pid)
+            between = _spent(kafka, proxy)
             got = _consume(bootstrap, topic, count)
-            spent = between - before, cpu_s(proxy.pid) - between
-            figures[way].append((wrote, got, *spent))
-    direct = figures["direct"]
-    print(f"{'':8}{'produce/s':>12}{'ratio':>8}{'consume/s':>12}{'ratio':>8}  CPU s of the proxy")
-    for way, rows in figures.items():
-        wrote, got, writing, reading = (
-            statistics.median(row[at] for row in rows) for at in range(4)
-        )
-        ratios = [
-            statistics.median(row[at] for row in rows)
-            / statistics.median(row[at] for row in direct)
-            for at in range(2)
-        ]
-        spent = f"{writing:.2f} + {reading:.2f}"
-        print(f"{way:8}{wrote:12.0f}{ratios[0]:8.2f}{got:12.0f}{ratios[1]:8.2f}  {spent}")
+            after = _spent(kafka, proxy)
+            writing[way].append(Round(wrote, _less(between, before)))
+            reading[way].append(Round(got, _less(after, between)))
+    print(f"{'':16}{'per s':>10}{'ratio':>8}  CPU s of proxy, client, Kafka; cores kept busy")
+    for name, figures in (("produce", writing), ("consume", reading)):
+        direct = statistics.median(row.rate for row in figures["direct"])
+        for way, rows in figures.items():
+            rate = statistics.median(row.rate for row in rows)
+            spent = [
+                statistics.median(some) for some in zip(*(row.cpu for row in rows), strict=True)
+            ]
+            cores = sum(spent) * rate / count
+            each = ", ".join(f"{one:.2f}" for one in spent)
+            print(f"{name + ' ' + way:16}{rate:10.0f}{rate / direct:8.2f}  {each}; {cores:.1f}")
+
+
+class Round(NamedTuple):
+    """What was seen of one way in one round."""
+
+    rate: float
+    cpu: list[float]  # seconds of the proxy, of the client and of Kafka
+
+
+def _spent(kafka: ApacheKafka, proxy: ProxyProcess) -> list[float]:
+    return [cpu_s(proxy.pid), time.process_time(), cpu_s(kafka.pid)]
+
+
+def _less(after: list[float], before: list[float]) -> list[float]:
+    return [late - early for late, early in zip(after, before, strict=True)]
 
 
 def _produce(bootstrap: str, topic: str, count: int) -> float:
