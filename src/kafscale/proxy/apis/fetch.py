@@ -91,7 +91,7 @@ class _Room:
 
 
 async def _fill(call: ProxyCall, wanted: list[Wanted], most: int) -> int:
-    """Read what there is; the first batch of the answer may be larger than the limits.
+    """Read what there is; one batch of the answer may be larger than the limits.
 
     What must be fetched is fetched for all physical partitions at a time.
     """
@@ -136,7 +136,7 @@ async def _read(call: ProxyCall, one: Wanted, most: int, room: _Room) -> list[Bu
     except (KafscaleError, TimeoutError):
         one.row.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         return []
-    # Only an answer that has nothing else may exceed its limits, by one batch.
+    # What is read first may exceed its limits by one batch, which might never fit.
     return [] if room.size and sum(map(len, found)) > most else found
 
 

@@ -193,6 +193,48 @@ async def test_an_offset_is_out_of_range_only_if_the_log_says_so(
     assert (told.error_code, told.records) == (code, found)
 
 
+class FarReader:
+    """Gives an old batch of forty bytes, once as many partitions are read at a time."""
+
+    def __init__(self, together: int) -> None:
+        self._all = asyncio.Barrier(together)
+
+    def read_near(self, *_: Any) -> None:
+        return None
+
+    async def read_far(self, *_: Any) -> list[bytes]:
+        await self._all.wait()
+        return [b"h" * 10, b"r" * 30]
+
+
+@pytest.mark.parametrize(
+    ("most_bytes", "filled"), [(1000, 3), (100, 3), (80, 2), (70, 2), (40, 1), (5, 1), (0, 1)]
+)
+async def test_old_records_of_several_physical_partitions_are_read_at_a_time(
+    monkeypatch: pytest.MonkeyPatch, most_bytes: int, filled: int
+) -> None:
+    """The answer stays below its limit, save one batch: it might never fit."""
+    together = min(3, -(-most_bytes // 40)) or 1  # those that get room
+    cluster = Cluster(ORDERS)
+    cluster.context.reader = FarReader(together if most_bytes else 3)
+    partitions = [Stale() for _ in range(3)]
+
+    async def opened(_call: Any, _mapped: Any, number: int) -> tuple[Any, int]:
+        return partitions[number], 0
+
+    async def fits(*_: Any) -> int:
+        return 0
+
+    monkeypatch.setattr(fetch, "open_partition", opened)
+    monkeypatch.setattr(fetch, "epoch_error", fits)
+    rows = [FetchPartition(at, -1, 0, partition_max_bytes=40) for at in range(3)]
+    request = FetchRequest(max_bytes=most_bytes, topics=[FetchTopic("orders", partitions=rows)])
+    async with asyncio.timeout(30):
+        answer = await (await fetch.fetch(cluster.call(request)))  # type: ignore[misc]
+    sizes = [sum(map(len, row.records)) for row in answer.responses[0].partitions]
+    assert sorted(sizes, reverse=True) == [40] * filled + [0] * (3 - filled)
+
+
 async def test_a_topic_that_is_created_anew_begins_without_offsets() -> None:
     cluster = Cluster(ORDERS)
     offsets: VirtualOffsets = cluster.context.offsets
