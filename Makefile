@@ -94,10 +94,10 @@ demo: $(VENV)/.dev  ## a broker, a week of orders, a Delta table and a report, i
 clients: $(VENV)/.dev  ## try every client anew and write docs/clients.md
 	@KAFSCALE_TEST_WRITE_CLIENTS=1 $(BIN)/pytest tests/e2e/test_matrix.py -n 0
 
-rust-client: $(VENV)/.dev  ## build the tests' Fluvio client of crates.io by Rust (minutes); the tests use it from then on
+rust-client: $(VENV)/.dev  ## build the tests' Fluvio client of crates.io by Rust, as the first test would that needs it
 	@$(BIN)/python -m tests.support.fluvio_clients
 
-smart-modules: $(VENV)/.dev  ## build the SmartModules of the tests by Rust (minutes); the tests use them from then on
+smart-modules: $(VENV)/.dev  ## build the SmartModules of the tests by Rust, as the first test would that needs them
 	@$(BIN)/python -m tests.support.smart_modules
 
 ecosystem: $(VENV)/.dev  ## try what people run on Kafka and write docs/ecosystem.md (a quarter of an hour)
