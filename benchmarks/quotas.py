@@ -2,9 +2,10 @@
 
     python -m benchmarks.quotas [--quick]
 
-A broker takes small produce requests, pipelined over one socket: its CPU time per request is the
-least that a request costs. Then the accounting of one produce request and of one fetch is measured
-by itself, with no quota anywhere, with quotas of other clients, and with one of this client.
+A broker takes small produce requests, pipelined over one socket, and hands 100 kB out per fetch:
+its CPU time per request is the least that such a request costs. Then the accounting of one produce
+request and of one fetch is measured by itself, with no quota anywhere, with quotas of other
+clients, and with one of this client.
 """
 
 import argparse
@@ -40,20 +41,27 @@ from tests.support.broker import KafscaleProcess
 
 _IN_FLIGHT = 64
 _RECORD = bytes(1000)
+_FETCH_BYTES = 100_000
 _BOUND = 1e12  # never reached: what counts is the counting
 
 
-def request_us(requests: int) -> float:
-    """CPU time of a broker for one produce request with one record."""
-    with KafscaleProcess() as broker:
-        records = wire.batch([_RECORD], timestamp_ms=run.NOW_MS)
-        frame = wire.produce("quotas", 0, records, 1, 1)
-        with socket.create_connection(("127.0.0.1", broker.port)) as sock:
-            _pipeline(sock, frame, 2000)
-            child = psutil.Process(broker.process.pid)
+def requests_us(requests: int) -> tuple[float, float]:
+    """CPU time of a broker for a produce request with one record, and for a fetch of 100 kB."""
+    records = wire.batch([_RECORD], timestamp_ms=run.NOW_MS)
+    produce = wire.produce("quotas", 0, records, 1, 1)
+    fetch = wire.fetch("quotas", 0, 0, 1, max_bytes=_FETCH_BYTES)
+    with (
+        KafscaleProcess() as broker,
+        socket.create_connection(("127.0.0.1", broker.port)) as sock,
+    ):
+        child = psutil.Process(broker.process.pid)
+        found = []
+        for frame in (produce, fetch):
+            _pipeline(sock, frame, min(requests, 2000))
             before = sum(child.cpu_times()[:2])
             _pipeline(sock, frame, requests)
-            return (sum(child.cpu_times()[:2]) - before) / requests * 1e6
+            found.append((sum(child.cpu_times()[:2]) - before) / requests * 1e6)
+    return found[0], found[1]
 
 
 def _pipeline(sock: socket.socket, frame: bytes, requests: int) -> None:
@@ -69,7 +77,7 @@ async def accounting_us(quotas: Quotas, times: int) -> tuple[float, float]:
     metrics = BrokerMetrics(Registry())
     engine = SimpleNamespace(quotas=quotas, clock=SystemClock(), metrics=metrics)
     context: Any = SimpleNamespace(engine=engine)
-    rows = [PartitionData(records=memoryview(bytes(100_000)))]
+    rows = [PartitionData(records=memoryview(bytes(_FETCH_BYTES)))]
     fetched = FetchResponse(responses=[FetchableTopicResponse("t", partitions=rows)])
     return (
         _timed(
@@ -97,8 +105,9 @@ def _timed(context: Any, request: RequestHeader, message: Any, answer: Any, time
 
 async def measure(requests: int, times: int) -> None:
     """Print one row per case."""
-    whole_us = request_us(requests)
+    whole_us, whole_fetch_us = requests_us(requests)
     print(f"a produce request of one record of 1 kB: {whole_us:.1f} us of CPU")
+    print(f"a fetch of {_FETCH_BYTES // 1000} kB: {whole_fetch_us:.1f} us of CPU")
     with TemporaryDirectory() as folder:
         store = EmbeddedMetadataStore(Path(folder) / "metadata.db", "OFF", SystemClock())
         quotas = Quotas(store, SystemClock())
@@ -111,8 +120,11 @@ async def measure(requests: int, times: int) -> None:
                 both = {QuotaKey.PRODUCED_BYTES: _BOUND, QuotaKey.CONSUMED_BYTES: _BOUND}
                 await quotas.alter(entity, both)
             produce_us, fetch_us = await accounting_us(quotas, times)
-            share = 100 * produce_us / whole_us
-            print(f"{name}: {produce_us:.2f} us ({share:.1f} %), a fetch {fetch_us:.2f} us")
+            shares = 100 * produce_us / whole_us, 100 * fetch_us / whole_fetch_us
+            print(
+                f"{name}: {produce_us:.2f} us ({shares[0]:.1f} %), "
+                f"a fetch {fetch_us:.2f} us ({shares[1]:.1f} %)"
+            )
         await store.aclose()
 
 

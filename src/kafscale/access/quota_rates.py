@@ -41,6 +41,10 @@ class QuotaMeter(Protocol):
         """How much can be used now without a delay."""
         ...
 
+    def allows(self, amount: float, now_s: float) -> bool:
+        """Whether so much is left."""
+        ...
+
 
 class SampledRate:
     """Implements QuotaMeter by samples of time."""
@@ -79,6 +83,10 @@ class SampledRate:
     def left(self, now_s: float) -> float:
         """See QuotaMeter."""
         return self.bound * self._window_s(now_s) - self._total_now(now_s)
+
+    def allows(self, amount: float, now_s: float) -> bool:
+        """See QuotaMeter. What is old only makes room: it is not looked at if there is enough."""
+        return amount <= self.bound * self._least_s - self._total or amount <= self.left(now_s)
 
     def _total_now(self, now_s: float) -> float:
         self._forget(now_s)
@@ -135,6 +143,10 @@ class TokenBucket:
         """See QuotaMeter."""
         self._refill(now_s)
         return max(0.0, self._tokens)
+
+    def allows(self, amount: float, now_s: float) -> bool:
+        """See QuotaMeter."""
+        return amount <= self.left(now_s)
 
     def _refill(self, now_s: float) -> None:
         gained = self.bound * (now_s - self._at_s)

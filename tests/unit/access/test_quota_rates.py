@@ -33,6 +33,19 @@ def test_what_is_older_than_all_samples_is_forgotten() -> None:
     assert rate.left(11.0) == 1000
 
 
+@given(
+    used=st.lists(st.tuples(st.integers(0, 2000), st.integers(0, 5)), max_size=20),
+    wanted=st.integers(0, 3000),
+)
+def test_so_much_is_allowed_as_is_left(used: list[tuple[int, int]], wanted: int) -> None:
+    rate, now_s = SampledRate(100.0, WINDOWS), 0
+    for amount, pause_s in used:
+        now_s += pause_s
+        rate.record(amount, now_s)
+        allowed = rate.allows(wanted, now_s)  # before `left`, which forgets what is old
+        assert allowed == (wanted <= rate.left(now_s))
+
+
 def test_a_count_can_be_taken_back() -> None:
     rate = SampledRate(1.0, WINDOWS)
     rate.record(11, 0.0)

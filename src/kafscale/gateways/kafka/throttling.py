@@ -19,7 +19,9 @@ from kafscale.model.buffers import Buffer
 from kafscale.wire.kafka.frame import RequestHeader
 from kafscale.wire.kafka.schema import Message
 
+_PRODUCE: Final = produce.API_KEY
 _FETCHES: Final = frozenset({fetch.API_KEY, share_fetch.API_KEY})
+_BUFFERS: Final = frozenset({bytes, bytearray, memoryview})
 _PERCENT: Final = 100.0
 _LONGEST_MS: Final = 2**31 - 1
 
@@ -29,14 +31,15 @@ def charge_request(request: RequestHeader, call: Call, size: int) -> None:
     now_s = call.began_s
     limits = call.engine.quotas.limits_of(call.principal.name, call.client_id, now_s)
     call.limits = limits
-    if request.api_key == produce.API_KEY:
-        if limits.produced_bytes is not None:
-            delay_s = limits.produced_bytes.charge(size, now_s)
+    if request.api_key == _PRODUCE:
+        meter = limits.produced_bytes
+        if meter is not None and (delay_s := meter.charge(size, now_s)):
             call.throttle(QuotaKey.PRODUCED_BYTES, delay_s)
-    elif request.api_key in _FETCHES and limits.consumed_bytes is not None:
-        # One batch is always handed out, or a client with little left would stand still.
-        left = max(1, int(limits.consumed_bytes.left(now_s)))
-        call.message.max_bytes = min(call.message.max_bytes, left)
+    elif request.api_key in _FETCHES and (meter := limits.consumed_bytes) is not None:
+        wanted = call.message.max_bytes
+        if not meter.allows(wanted, now_s):
+            # One batch is always handed out, or a client with little left would stand still.
+            call.message.max_bytes = min(wanted, max(1, int(meter.left(now_s))))
 
 
 def charge_answer(request: RequestHeader, call: Call, message: Message | None) -> None:
@@ -44,10 +47,11 @@ def charge_answer(request: RequestHeader, call: Call, message: Message | None) -
     limits = call.limits
     if limits is None or message is None:
         return
-    if request.api_key in _FETCHES and limits.consumed_bytes is not None:
+    meter = limits.consumed_bytes
+    if meter is not None and request.api_key in _FETCHES:
         now_s = call.engine.clock.elapsed_s()
-        delay_s = limits.consumed_bytes.charge(_record_bytes(message), now_s)
-        call.throttle(QuotaKey.CONSUMED_BYTES, delay_s)
+        if delay_s := meter.charge(_record_bytes(message), now_s):
+            call.throttle(QuotaKey.CONSUMED_BYTES, delay_s)
     if limits.request_time is not None:
         now_s = call.engine.clock.elapsed_s()
         delay_s = limits.request_time.charge(call.busy_s * _PERCENT, now_s)
@@ -59,16 +63,14 @@ def charge_answer(request: RequestHeader, call: Call, message: Message | None) -
 
 
 def _record_bytes(response: Any) -> int:
-    return sum(
-        _size(partition.records)
-        for topic in response.responses
-        for partition in topic.partitions
-        if partition.records
-    )
-
-
-def _size(records: Buffer | Sequence[Buffer]) -> int:
-    return len(records) if isinstance(records, Buffer) else sum(map(len, records))
+    total = 0
+    for topic in response.responses:
+        for partition in topic.partitions:
+            records: Buffer | Sequence[Buffer] | None = partition.records
+            if records:
+                is_one = type(records) in _BUFFERS
+                total += len(records) if is_one else sum(map(len, records))  # type: ignore[arg-type]
+    return total
 
 
 def answer_timed(request: RequestHeader, call: Call) -> Answer:
