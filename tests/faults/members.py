@@ -29,13 +29,45 @@ class Group:
         self.committed: dict[int, int] = {}
 
 
+def begin_group(reach: Reach, history: History) -> None:
+    """Commit the beginning of every partition, before there are members.
+
+    A member that finds no commit asks where a partition begins. librdkafka 2.16 heeds an answer to
+    that also when it is reading already, if the leader went away and came back meanwhile: it begins
+    anew. With commits a member has no such question, and one that asks it is a finding.
+    """
+    consumer = Consumer({**reach, "group.id": GROUP, **QUIET})
+    rows = [TopicPartition(*places.PLACES[place], 0) for place in range(history.partitions)]
+    begun_s = time.monotonic()
+    try:
+        answered = consumer.commit(offsets=rows, asynchronous=False)
+    finally:
+        consumer.close()
+    ended_s = time.monotonic()
+    for row in answered:
+        if row.error is not None:
+            raise KafkaException(row.error)
+        place = places.number_of(row.topic, row.partition)
+        history.commits.append(Commit(GROUP, place, 0, begun_s, ended_s, OK))
+
+
 class GroupMember(Worker):
     """One member. A restless member leaves now and then and joins again as a new one."""
 
     def __init__(
-        self, name: str, reach: Reach, history: History, group: Group, restless: bool, seed: int
+        self,
+        name: str,
+        reach: Reach,
+        history: History,
+        group: Group,
+        restless: bool,
+        seed: int,
+        *,
+        resets: str = "earliest",
     ) -> None:
+        """`resets`: what the client does where it has no place to go on; `error` is a finding."""
         super().__init__(name, reach, history)
+        self._resets = resets
         self._group = group
         self._restless = restless
         self._dice = random.Random(f"{seed} {name}")
@@ -52,7 +84,7 @@ class GroupMember(Worker):
             {
                 **self.reach,
                 "group.id": GROUP,
-                "auto.offset.reset": "earliest",
+                "auto.offset.reset": self._resets,
                 "enable.auto.commit": False,
                 **self.words,
             }
@@ -62,8 +94,8 @@ class GroupMember(Worker):
             commit_s = time.monotonic()
             while not self.stopping.is_set() and time.monotonic() < until_s:
                 message = consumer.poll(0.2)
-                if message is not None and message.error() is None:
-                    self._note(message)
+                if message is not None:
+                    self._take(message)
                 if self._next and time.monotonic() > commit_s + COMMIT_EVERY_S:
                     self._commit(consumer)
                     commit_s = time.monotonic()
@@ -75,6 +107,13 @@ class GroupMember(Worker):
         """The member loses partitions: another member reads what it has not committed."""
         self._stretch += 1
         self._next = {}
+
+    def _take(self, message: Any) -> None:
+        problem = message.error()
+        if problem is None:
+            self._note(message)
+        elif problem.code() == KafkaError._AUTO_OFFSET_RESET:
+            self.trouble(f"lost its place: {problem}")
 
     def _note(self, message: Any) -> None:
         partition = places.number_of(message.topic(), message.partition())

@@ -20,7 +20,7 @@ from tests.faults.cluster import NAMESPACE, Cluster
 from tests.faults.committed import CommittedReader, read_the_end
 from tests.faults.guard import Intruder
 from tests.faults.history import History
-from tests.faults.members import Auditor, Group, GroupMember, wait_for_group
+from tests.faults.members import Auditor, Group, GroupMember, begin_group, wait_for_group
 from tests.faults.movers import Mover
 from tests.faults.neighbours import PATIENCE_S, Neighbour
 from tests.faults.nemesis import Nemesis
@@ -101,7 +101,15 @@ class Field:
         self.follower = Follower("follower", reach, history)
         self.group = Group()
         self.members = [
-            GroupMember(f"member-{n}", reach, history, self.group, n > 0 and n % 2 == 0, seed)
+            GroupMember(
+                f"member-{n}",
+                reach,
+                history,
+                self.group,
+                n > 0 and n % 2 == 0,
+                seed,
+                resets="error",
+            )
             for n in range(shape.members)
         ]
         self.neighbours = [
@@ -139,6 +147,8 @@ class Field:
         return [node.broker.port for node in self.cluster.nodes]
 
     def start(self) -> None:
+        if self.members:
+            begin_group(self.cluster.reach, self.history)
         for worker in self.workers():
             worker.start()
 

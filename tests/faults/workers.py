@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from tests.faults import places
 from tests.faults.history import OK, UNKNOWN, History, Poll, Send, Trouble
@@ -164,9 +164,8 @@ class Follower(Worker):
             }
         )
         try:
-            consumer.assign(
-                [TopicPartition(*places.PLACES[p], OFFSET_BEGINNING) for p in self.next]
-            )
+            # Offset 0, not "the beginning": members.py tells what clients make of that question.
+            consumer.assign([TopicPartition(*places.PLACES[p], 0) for p in self.next])
             while not self.stopping.is_set():
                 for message in consumer.consume(500, timeout=0.2):
                     if message.error() is not None:
