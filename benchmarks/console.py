@@ -190,8 +190,9 @@ def main() -> None:
                   f"rows painted after {seconds:.2f} s; "
                   f"asked: {json.dumps(questions)}")  # fmt: skip
             felt(broker, console, 1 if quick else 3, 2 if quick else 10)
+            time.sleep(0 if quick else 35)  # no page is open any more, and memory was returned
             share, size = idle(console, 5 if quick else 30)
-            print(f"console, just after: {share * 100:.2f} % of a core, {size:.0f} MB")
+            print(f"console afterwards: {share * 100:.2f} % of a core, {size:.0f} MB")
         finally:
             console.kill()
 

@@ -5,6 +5,7 @@ Here: wiring of settings, brokers, bucket and snapshots. Next door: the server (
 
 import argparse
 import asyncio
+import contextlib
 import ctypes
 import os
 import signal
@@ -41,6 +42,7 @@ GIVEN: Final = "KAFSCALE_CONSOLE_GIVEN"  # the flags of the `serve` that starts 
 USUAL_PORT: Final = 8080
 # Of glibc's malloc.h: M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX.
 _MALLOC: Final = {-1: 65_536, -3: 65_536, -8: 2}
+_TRIM_EVERY_S: Final = 30.0
 _NICE: Final = 5  # on a machine that brokers use as well, they go first
 
 
@@ -84,6 +86,17 @@ def _give_memory_back() -> None:
             mallopt(setting, value)
 
 
+async def _trim_until(leaving: asyncio.Event) -> None:
+    """Return free memory again and again: pieces between others stay, whatever was set."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    while not leaving.is_set():
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_TRIM_EVERY_S):
+                await leaving.wait()
+        if trim is not None:
+            trim(0)
+
+
 def _configure_log(config: Config) -> None:
     from kafscale.broker.operating import log_output
 
@@ -124,7 +137,7 @@ async def _serve(
     try:
         bound = await server.start(console.host, port, console.tls.cert_file, console.tls.key_file)
         _say(console.host, bound, bool(console.tls.cert_file), doorway.is_enabled)
-        await leaving.wait()
+        await _trim_until(leaving)
     finally:
         await server.stop()
         if bucket is not None:
