@@ -1,11 +1,11 @@
 """What Pulsar clients get of a broker, beside Apache Pulsar with the same client and data.
 
-    python -m benchmarks.pulsar [--quick] [--alone] [--kafka-reads] [--count N]
+    python -m benchmarks.pulsar [--quick] [--alone] [--kafka-reads] [--count N] [--rounds N]
 
 First the conversion of messages by itself. Then both brokers, in turns, are written to and read
 from by the client of PyPI (C++ below): by its defaults, which send each message by itself, and
 batched. Figures are messages per second, the broker's CPU time per message, and the time of one
-message that is waited for; each row is the median of three rounds. Before that, the memory of
+message that is waited for; each row is the median of some rounds. Before that, the memory of
 subscriptions that wait. Last, a Kafka consumer reads what Pulsar's client and Kafka's client wrote,
 in turns. `--alone` leaves Apache Pulsar out, and `--kafka-reads` everything but the last part.
 """
@@ -41,7 +41,7 @@ from tests.support.pulsar_wire import RawClient
 
 SIZES: Final = {"100 B": 100, "1 KiB": 1024}
 LIMIT: Final = 1 << 30
-ROUNDS: Final = 3  # of each row, the brokers taking turns
+ROUNDS: Final = 3  # of each row, unless --rounds says another number
 NOW_MS: Final = 1_790_000_000_000
 KINDS: Final[dict[str, dict[str, Any]]] = {
     "defaults": {},
@@ -185,7 +185,7 @@ def latency(client: pulsar.Client, topic: str, count: int) -> float:
     return statistics.median(taken)
 
 
-def compare(brokers: list[Broker], count: int) -> None:
+def compare(brokers: list[Broker], count: int, rounds: int) -> None:
     """Print a row for each kind of work, the brokers taking turns."""
     clients = {broker: connect(broker) for broker in brokers}
     for broker in brokers:  # code and connections are warm then
@@ -194,7 +194,7 @@ def compare(brokers: list[Broker], count: int) -> None:
         consume(broker, clients[broker], topic, count // 5)
     for kind, options in KINDS.items():
         for name, size in SIZES.items():
-            topics = [unique("bench") for _ in range(ROUNDS)]
+            topics = [unique("bench") for _ in range(rounds)]
             made, read = _nothing(brokers), _nothing(brokers)
             for topic in topics:
                 for b in brokers:
@@ -294,6 +294,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--alone", action="store_true", help="without Apache Pulsar")
     parser.add_argument("--count", type=int, default=50_000, help="messages of each row")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="of each row")
     parser.add_argument("--kafka-reads", action="store_true", help="only Kafka's consumers")
     options = parser.parse_args()
     count = 2_000 if options.quick else options.count
@@ -308,16 +309,16 @@ def _compare_all(options: argparse.Namespace, count: int) -> None:
     show_idle(500 if options.quick else 10_000)
     with KafscaleProcess() as ours:
         if options.alone or options.quick:
-            compare([ours], count)
+            compare([ours], count, options.rounds)
             return
         try:
             other = ApachePulsar()
         except Unavailable as reason:
             print(f"Apache Pulsar: {reason}")
-            compare([ours], count)
+            compare([ours], count, options.rounds)
             return
         with other:
-            compare([ours, other], count)
+            compare([ours, other], count, options.rounds)
 
 
 if __name__ == "__main__":
