@@ -130,7 +130,7 @@ bench-spark: $(VENV)/.dev  ## measure the pipeline: kernels, source, export, job
 manifests: $(VENV)/.dev  ## write what the chart shares with the operator, and the plain manifests for kustomize
 	@$(BIN)/python -m tests.support.chart_files
 
-kube: $(VENV)/.dev  ## build a Kubernetes control plane and helm for tests (Go, 15 minutes of one core, once)
+kube: $(VENV)/.dev  ## build a Kubernetes control plane, helm and kubectl for tests (Go, 15 minutes of one core, once)
 	@$(BIN)/python -m tests.support.kube_programs
 
 image: $(VENV)/.dev  ## build the image without a container daemon, for tests (Debian, root, minutes)
