@@ -220,8 +220,12 @@ def test_configurations_in_documents_load(block: Block, tmp_path: Path) -> None:
     file = tmp_path / "broker.yaml"
     file.write_text(block.text, "utf-8")
     if block.document.name == "proxy.md":
-        loaded = proxy_settings.load(file, "localhost:9092", None)
-        assert loaded.mapping.topics or loaded.listen.acls
+        nothing = tmp_path / "nothing.yaml"
+        nothing.write_text("{}", "utf-8")
+        loaded, default = (
+            proxy_settings.load(path, "localhost:9092", None) for path in (file, nothing)
+        )
+        assert loaded != default
         return
     assert load(file, {}, {}) != load(None, {}, {})
 
