@@ -10,6 +10,7 @@ import json
 import re
 import time
 import urllib.request
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -276,9 +277,16 @@ def test_the_lists_of_an_apache_kafka_count_at_virtual_partitions(tmp_path: Path
 
 def test_operators_see_what_the_proxy_does(proxy: RuledProxy) -> None:
     admin = AdminClient({"bootstrap.servers": proxy.bootstrap, **as_user(ADMIN)})
-    admin.create_topics([NewTopic("mapped-shown", 6)])["mapped-shown"].result()
-    every = {TopicPartition("mapped-shown", one): OffsetSpec.latest() for one in range(6)}
+    before = parse(said_by(proxy, "metrics").encode())
+    mark = uuid.uuid4().hex[:8]
+    mapped, plain = f"mapped-shown-{mark}", f"plain-shown-{mark}"
+    for topic in (mapped, plain):
+        admin.create_topics([NewTopic(topic, 6)])[topic].result()
+    every = {TopicPartition(mapped, one): OffsetSpec.latest() for one in range(6)}
     assert [found.result().offset for found in admin.list_offsets(every).values()] == [0] * 6
+    assert write(proxy.bootstrap, plain, [(0, b"x")], **as_user(ADMIN)) == [0]
+    assert read(proxy.bootstrap, plain, [0], 1, **as_user(ADMIN)) == {0: [(0, b"x")]}
+    assert code_of_writing(proxy, plain) == KafkaError.TOPIC_AUTHORIZATION_FAILED
     assert json.loads(said_by(proxy, "health")) == {"alive": True}
     assert json.loads(said_by(proxy, "ready"))["ready"]
     found = parse(said_by(proxy, "metrics").encode())
@@ -287,8 +295,9 @@ def test_operators_see_what_the_proxy_does(proxy: RuledProxy) -> None:
     for name in ("received", "sent"):
         for side in ("clients", "upstream"):
             assert found[series(f"kafscale_proxy_{name}_bytes_total", side=side)] > 0
-    assert found[series("kafscale_proxy_owned_partitions")] == 2
-    assert found[series("kafscale_proxy_owned_virtual_partitions")] == 6
+    for name, more in (("partitions", 2), ("virtual_partitions", 6)):
+        owned = series(f"kafscale_proxy_owned_{name}")
+        assert found[owned] == before[owned] + more
     assert found[series("kafscale_proxy_proxies")] == 1
     assert found[series("kafscale_proxy_take_overs_total")] == 0
     denied = series("kafscale_proxy_audit_events_total", kind="denied", outcome="denied")
